@@ -438,15 +438,21 @@ func (db *ImportStore) UndoImport(
 		if err := beginStep(ctx, tx, i.Workspace, i.State, &controlplane.ImportStep{ID: i.ID, Worker: worker, From: i.Next}); err != nil {
 			return err
 		}
-		var gone, aliased []int64
+		// Links are looked up one by one, and found again by their place, which stays while
+		// the head is held: before ANALYZE has seen the import, PostgreSQL would read all links
+		// of the workspace for a list of ids.
+		var gone []string
+		var aliased []int64
 		var id int64
+		var place string
 		var aliases bool
-		rows, err := tx.Query(ctx, `SELECT id, aliases IS NOT NULL FROM link WHERE id = ANY ($2) AND `+scoped.OfWorkspace("workspace_id", "$1")+`
-			AND deleted_at IS NULL AND coalesce(edited[1], rev_epoch) = $3 AND coalesce(edited[2], rev_seq) = $4 ORDER BY id`,
+		rows, err := tx.Query(ctx, `SELECT l.* FROM unnest($2::bigint[]) n (id) CROSS JOIN LATERAL (
+				SELECT id, ctid::text, aliases IS NOT NULL FROM link WHERE id = n.id AND `+scoped.OfWorkspace("workspace_id", "$1")+`
+				AND deleted_at IS NULL AND coalesce(edited[1], rev_epoch) = $3 AND coalesce(edited[2], rev_seq) = $4 OFFSET 0) l`,
 			i.Workspace, step.Links, int64(step.Epoch), int64(step.Seq))
 		if err == nil {
-			_, err = pgx.ForEachRow(rows, []any{&id, &aliases}, func() error {
-				if gone = append(gone, id); aliases {
+			_, err = pgx.ForEachRow(rows, []any{&id, &place, &aliases}, func() error {
+				if gone = append(gone, place); aliases {
 					aliased = append(aliased, id)
 				}
 				return nil
@@ -465,7 +471,7 @@ func (db *ImportStore) UndoImport(
 			b.Queue(`
 				WITH was AS (SELECT id, jsonb_build_object('aliases', link_fields(l) -> 'aliases') AS fields FROM link l WHERE id = ANY ($3)),
 				     gone AS (UPDATE link SET deleted_at = now(), updated_at = now(), aliases = NULL
-				              WHERE id = ANY ($2) AND `+scoped.OfWorkspace("workspace_id", "$1")+` RETURNING id, rev_epoch, rev_seq, workspace_id)
+				              WHERE ctid = ANY ($2::text[]::tid[]) AND `+scoped.OfWorkspace("workspace_id", "$1")+` RETURNING id, rev_epoch, rev_seq, workspace_id)
 				INSERT INTO link_change (link_id, rev_epoch, rev_seq, workspace_id, what, actor, before, after)
 				SELECT g.*, 'deleted', jsonb_build_object('kind', $4::text, 'id', $5::bigint, 'name', $6::text, 'undo', $7::text),
 				       coalesce(w.fields, '{}'), CASE WHEN w.fields IS NULL THEN '{}' ELSE '{"aliases": null}'::jsonb END
