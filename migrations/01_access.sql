@@ -52,7 +52,7 @@ BEGIN
         WHEN 'waypost_ingest' THEN CASE
             WHEN c.relispartition THEN ''
             WHEN c.relname LIKE '%click%' OR c.relname LIKE 'unknown\_%' THEN everything
-            WHEN c.relname IN ('cluster', 'link', 'link_former_key', 'retired_code', 'domain', 'workspace') THEN 'SELECT'
+            WHEN c.relname IN ('cluster', 'link', 'link_alias', 'link_former_key', 'retired_code', 'domain', 'workspace') THEN 'SELECT'
             ELSE '' END
         WHEN 'waypost_reaper' THEN CASE
             WHEN c.relispartition THEN ''

@@ -51,7 +51,7 @@ key_lease: backup=r operator=rawd stream=r
 key_range: backup=r operator=rawd stream=r
 key_state: backup=r operator=rawd
 link: backup=r ingest=r operator=rawd reaper=rwd search=r stream=r tenant=raw
-link_alias: backup=r operator=rawd reaper=rd search=r stream=r tenant=rawd
+link_alias: backup=r ingest=r operator=rawd reaper=rd search=r stream=r tenant=rawd
 link_block: backup=r operator=rawd
 link_change: backup=r operator=rawd reaper=rd tenant=rawd
 link_click: backup=r ingest=rawd operator=rawd reaper=rd search=r tenant=rwd
