@@ -133,10 +133,11 @@ export async function mendsRefusedRows(c) {
   const { host } = (await c.api("GET", "/api/v1/domains")).domains.find((d) => d.shared);
   await c.page.getByLabel("Domain for rows without one").selectOption(host);
   await check(c);
-  await sure(c);
-  await finish(c, "Import 1 link");
   const [download] = await Promise.all([c.page.waitForEvent("download"), c.page.getByRole("link", { name: "Download, to mend and import" }).click()]);
   c.assert.equal(download.suggestedFilename(), "refused.csv");
+  await sure(c);
+  await finish(c, "Import 1 link");
+  await c.page.getByRole("link", { name: "Download, to mend and import" }).waitFor();
   await open(c);
   await choose(c, "refused.csv", (await content(download)).replace("http://localhost/", "https://example.com/mended"));
   await check(c);
