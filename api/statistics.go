@@ -194,3 +194,27 @@ type ForgottenClicks struct {
 	BotClicks int64 `json:"bot_clicks" minimum:"0" doc:"Of these, by bots."`
 	Events    int64 `json:"events" minimum:"0" doc:"Of these, how many were kept one by one."`
 }
+
+// GroupTable lists groups of links: by tag, domain or creator.
+type GroupTable struct {
+	From          time.Time  `json:"from" doc:"Start of the first UTC day."`
+	To            time.Time  `json:"to" doc:"End of the last one."`
+	Clicks        int64      `json:"clicks" minimum:"0" doc:"Of the whole workspace in these days, deleted links included."`
+	CompleteUntil *time.Time `json:"complete_until" doc:"All clicks before this time are counted; null when unknown."`
+	Behind        []string   `json:"behind" doc:"Nodes whose clicks may be missing."`
+	Found         int        `json:"found" minimum:"0" doc:"Number of groups, also of those beyond the limit."`
+	Groups        []Group    `json:"groups" doc:"Most clicks first."`
+}
+
+// Group counts the clicks of the links that have a tag, a domain or a creator now.
+type Group struct {
+	Name         string   `json:"name" doc:"The tag, the host of the domain, or the creator as links show it; empty for links without a creator."`
+	Links        int64    `json:"links" minimum:"0" doc:"Number of live links."`
+	Clicks       int64    `json:"clicks" minimum:"0"`
+	BotClicks    int64    `json:"bot_clicks" minimum:"0" doc:"Of these, by bots."`
+	People       int64    `json:"people" minimum:"0" doc:"Of these, not by bots."`
+	Share        float64  `json:"share" minimum:"0" doc:"Part of the clicks of the workspace. The shares of tags add up to more than 1 where links have several."`
+	ClicksBefore int64    `json:"clicks_before" minimum:"0" doc:"Clicks of the same links in as many days before from."`
+	Change       *float64 `json:"change" doc:"Clicks less clicks_before, as a part of clicks_before; null when there were none. The day that is not over counts as a day."`
+	Series       []int64  `json:"series" minimum:"0" doc:"Clicks of each UTC day."`
+}

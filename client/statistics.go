@@ -58,6 +58,17 @@ func (s Statistics) CSV(ctx context.Context, path string) ([]byte, error) {
 	return got.body, err
 }
 
+// Groups returns the table of groups of links by tags, domains or creators. The query may
+// have from, to, search and limit.
+func (s Statistics) Groups(ctx context.Context, by string, query url.Values) (GroupTable, error) {
+	return ask[GroupTable](ctx, s.c, http.MethodGet, GroupsPath(by, query), nil)
+}
+
+// GroupsPath returns the path of a table of groups.
+func GroupsPath(by string, query url.Values) string {
+	return api.PathStats + "/" + by + "?" + query.Encode()
+}
+
 // Unknown returns the addresses of a domain that visitors asked for and that name no
 // link. The query may have domain, from, to and limit.
 func (s Statistics) Unknown(ctx context.Context, query url.Values) (UnknownAddresses, error) {

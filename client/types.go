@@ -33,6 +33,7 @@ type (
 	Forgotten     = api.ForgottenClicks
 
 	UnknownAddresses = api.UnknownAddresses
+	GroupTable       = api.GroupTable
 	UnknownAddress   = api.UnknownAddress
 
 	KeySpace      = api.KeySpace

@@ -65,6 +65,10 @@ type StatsStore interface {
 	// among them.
 	GroupClicks(ctx context.Context, ws waypost.WorkspaceID, g LinkGroup, s *Span, n *NameQuery, top int) (GroupCounted, error)
 
+	// GroupRows returns the groups of links that have a tag, a domain or a creator now, with
+	// their clicks in the UTC days [first, end), and the clicks of the workspace.
+	GroupRows(ctx context.Context, ws waypost.WorkspaceID, by GroupBy, first, end int32) (rows []GroupRow, clicks int64, err error)
+
 	// LinksClicks returns the clicks of links in each step of a span, bots included. It
 	// leaves out names of unknown links. A link may be named several times.
 	LinksClicks(ctx context.Context, ws waypost.WorkspaceID, links []LinkName, s *Span) (map[LinkName][]int64, error)

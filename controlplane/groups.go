@@ -1,7 +1,13 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/text/unicode/norm"
 
 	"waypost"
 )
@@ -85,4 +91,76 @@ func (s *Clicks) GroupStats(ctx context.Context, actor Actor, group GroupQuery, 
 		return c.Counted, err
 	})
 	return GroupStats{WorkspaceStats: WorkspaceStats{Stats: stats, Top: c.Top}, Links: c.Links}, err
+}
+
+// GroupBy is a property of links by which a table lists their groups.
+type GroupBy string
+
+// The tables.
+const (
+	ByTag     GroupBy = "tags"
+	ByDomain  GroupBy = "domains"
+	ByCreator GroupBy = "creators"
+)
+
+// Bounds of a table of groups.
+const (
+	MaxGroups    = 1000
+	MaxGroupDays = 366
+)
+
+// GroupTableQuery selects the groups of a table, in whole UTC days.
+type GroupTableQuery struct {
+	By       GroupBy
+	From, To time.Time // as of a StatsQuery
+	Search   string    // in the name, whatever its case
+	Limit    int
+}
+
+// GroupRow counts the clicks of a group of links.
+type GroupRow struct {
+	Name   string // a tag, the host of a domain ("" for the default one), or a creator
+	Links  int64
+	Clicks int64
+	Bots   int64
+	Before int64   // clicks in as many days before
+	Days   []int64 // clicks by UTC day
+}
+
+// GroupTable lists groups of links, most clicks first.
+type GroupTable struct {
+	Span     Span
+	Rows     []GroupRow
+	Found    int   // groups, of which Rows are the first
+	Clicks   int64 // of the workspace
+	Complete Completeness
+}
+
+// GroupTable returns the groups of the actor's workspace by tag, domain or creator.
+func (s *Clicks) GroupTable(ctx context.Context, actor Actor, q GroupTableQuery) (GroupTable, error) {
+	now := s.now()
+	span, err := NewSpan(StatsQuery{From: q.From, To: q.To}, now)
+	if err != nil {
+		return GroupTable{}, err
+	}
+	first, end := span.Days()
+	if end-first > MaxGroupDays {
+		return GroupTable{}, waypost.Errorf(waypost.EInvalid, "a table has at most %d days", MaxGroupDays)
+	}
+	if q.Limit < 1 || q.Limit > MaxGroups {
+		return GroupTable{}, waypost.Errorf(waypost.EInvalid, "limit must be 1 to %d", MaxGroups)
+	}
+	t := GroupTable{Span: span}
+	if t.Complete, err = s.complete(ctx, &span, now); err != nil {
+		return GroupTable{}, err
+	}
+	if t.Rows, t.Clicks, err = s.stats.GroupRows(ctx, actor.Workspace, q.By, first, end); err != nil {
+		return GroupTable{}, err
+	}
+	search := strings.ToLower(norm.NFC.String(q.Search))
+	t.Rows = slices.DeleteFunc(t.Rows, func(r GroupRow) bool { return !strings.Contains(strings.ToLower(r.Name), search) })
+	slices.SortFunc(t.Rows, func(x, y GroupRow) int { return cmp.Or(cmp.Compare(y.Clicks, x.Clicks), cmp.Compare(x.Name, y.Name)) })
+	t.Found = len(t.Rows)
+	t.Rows = t.Rows[:min(len(t.Rows), q.Limit)]
+	return t, nil
 }

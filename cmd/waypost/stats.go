@@ -114,6 +114,9 @@ the scope analytics:read, or else the development system that runs in --data-dir
 	group.bind(c)
 	c.Flags().IntVar(&top, "top", 10, "how many of the links with the most clicks are listed, up to 100")
 	c.AddCommand(p.unknownCommand(), p.viewsCommand())
+	for by, of := range map[string]string{"tags": "tag", "domains": "domain", "creators": "creator"} {
+		c.AddCommand(p.groupsCommand(by, of))
+	}
 	return p.bind(c, apiSettings...)
 }
 
@@ -142,6 +145,55 @@ func (g *linkGroup) set(v url.Values) {
 			v.Set(name, value)
 		}
 	}
+}
+
+func (p clicksCommands) groupsCommand(by, of string) *cobra.Command {
+	q := statsQuery{params: make(map[string]*string)}
+	var limit int
+	c := &cobra.Command{
+		Use:   by,
+		Short: "Compare the clicks of links by " + of,
+		Long: `Compare the clicks of links by ` + of + `, most clicks first: of the links that have it now, in whole
+days (UTC). BEFORE is their clicks in as many days before. A deleted link does not count.`,
+		Example: `  waypost stats ` + by + ` --from 2026-03-01 --to 2026-03-31
+  waypost stats ` + by + ` --search spring --output csv --separator semicolon --bom > ` + by + `.csv`,
+		Annotations: map[string]string{moreFormats: "table csv"},
+		RunE: func(c *cobra.Command, _ []string) error {
+			values := q.values()
+			values.Set("limit", strconv.Itoa(limit))
+			return p.withAPI(func(api *client.Client) error {
+				if p.output == "csv" {
+					return p.writeCSV(c, api, client.GroupsPath(by, values))
+				}
+				t, err := api.Statistics.Groups(c.Context(), by, values)
+				if err != nil {
+					return err
+				}
+				return p.print(groupsText(&t, of, p.width()), t)
+			})
+		},
+	}
+	for _, f := range [][2]string{
+		{"from", "first day (2026-03-01), in UTC; 30 days if left out"},
+		{"to", "last day; today if left out"},
+		{"search", "only names with this text"},
+		{"separator", "between the cells of csv: comma, or semicolon with decimal commas"},
+	} {
+		q.params[f[0]] = c.Flags().String(f[0], "", f[1])
+	}
+	c.Flags().BoolVar(&q.bom, "bom", false, "begin csv with a byte order mark, which Excel needs to read it as UTF-8")
+	c.Flags().IntVar(&limit, "limit", 100, "how many, up to 1,000")
+	return p.bind(c, apiSettings...)
+}
+
+// writeCSV prints the statistics at a path as CSV.
+func (p clicksCommands) writeCSV(c *cobra.Command, api *client.Client, path string) error {
+	text, err := api.Statistics.CSV(c.Context(), path)
+	if err != nil {
+		return err
+	}
+	_, err = p.stdout.Write(text)
+	return err
 }
 
 func (p clicksCommands) unknownCommand() *cobra.Command {
@@ -177,12 +229,7 @@ for 30 days.`,
 func (p clicksCommands) showStats(c *cobra.Command, path string) error {
 	return p.withAPI(func(api *client.Client) error {
 		if p.output == "csv" {
-			text, err := api.Statistics.CSV(c.Context(), path)
-			if err != nil {
-				return err
-			}
-			_, err = p.stdout.Write(text)
-			return err
+			return p.writeCSV(c, api, path)
 		}
 		s, err := api.Statistics.Get(c.Context(), path)
 		if err != nil {

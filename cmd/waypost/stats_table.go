@@ -83,6 +83,26 @@ func unknownTable(u *client.UnknownAddresses, width int) string {
 	return tabulate(rows, width)
 }
 
+// groupsText lays out a table of groups of links for people.
+func groupsText(t *client.GroupTable, of string, width int) string {
+	if len(t.Groups) == 0 {
+		return "no link has a " + of + " that fits"
+	}
+	rows := [][]string{{strings.ToUpper(of), "CLICKS", "BOTS", "PEOPLE", "SHARE", "BEFORE", "LINKS"}}
+	for _, g := range t.Groups {
+		row := []string{printable(cut(g.Name, shownLength))}
+		for _, n := range []int64{g.Clicks, g.BotClicks, g.People} {
+			row = append(row, strconv.FormatInt(n, 10))
+		}
+		rows = append(rows, append(row, percent(g.Share), strconv.FormatInt(g.ClicksBefore, 10), strconv.FormatInt(g.Links, 10)))
+	}
+	text := tabulate(rows, width)
+	if more := t.Found - len(t.Groups); more > 0 {
+		text += fmt.Sprintf("\nand %d more", more)
+	}
+	return text
+}
+
 func completeText(s *client.Stats) string {
 	text := "not known to be complete"
 	if s.CompleteUntil != nil {

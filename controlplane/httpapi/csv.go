@@ -22,6 +22,8 @@ type table struct {
 	form  csvForm
 	stats *controlplane.Stats
 	top   []api.TopLink
+
+	groups [][]string // of a table of groups, in place of all these
 }
 
 // csvForm chooses the form of CSV.
@@ -81,6 +83,8 @@ func (t *table) rows() (file string, rows [][]string) {
 	fraction := t.form.fraction
 	d := slices.Index(breakdownNames[:], t.name)
 	switch {
+	case t.groups != nil:
+		rows = t.groups
 	case d == int(controlplane.Variants):
 		rows = append(rows, []string{"rule", "name", "clicks", "share", "low", "high"})
 		for _, v := range variantsOf(&t.stats.Breakdowns[d]) {

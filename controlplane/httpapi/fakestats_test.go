@@ -27,6 +27,7 @@ type statistics struct {
 	queries []controlplane.StatsQuery
 	hosts   []string
 	groups  []controlplane.GroupQuery
+	tables  []controlplane.GroupTableQuery
 	unknown []controlplane.UnknownAddress
 	views   []controlplane.View
 	notes   []controlplane.Annotation
@@ -109,6 +110,16 @@ func (f *statistics) GroupStats(ctx context.Context, actor controlplane.Actor, g
 	f.groups = append(f.groups, group)
 	stats, err := f.WorkspaceStats(ctx, actor, q)
 	return controlplane.GroupStats{WorkspaceStats: stats, Links: 3}, err
+}
+
+func (f *statistics) GroupTable(
+	_ context.Context, _ controlplane.Actor, q controlplane.GroupTableQuery,
+) (controlplane.GroupTable, error) {
+	f.tables = append(f.tables, q)
+	span, err := controlplane.NewSpan(controlplane.StatsQuery{From: q.From, To: q.To}, f.now)
+	return controlplane.GroupTable{Span: span, Found: 3, Clicks: 40, Rows: []controlplane.GroupRow{
+		{Name: "", Links: 2, Clicks: 10, Bots: 4, Before: 20, Days: []int64{3, 7}}, {Name: "=1+1", Links: 1, Days: []int64{0, 0}},
+	}}, err
 }
 
 func (f *statistics) Sparklines(_ context.Context, _ controlplane.Actor, links []controlplane.HostedCode, days int,

@@ -1,16 +1,20 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/csv"
+	"net/http"
 	"strings"
+	"time"
 
+	"waypost/api"
 	"waypost/controlplane"
 )
 
 const groupDescription = "\n\nWith `tag`, `domain` or `created_by`, the statistics are those of a group: of all clicks of the links that have the tags, " +
 	"the domain and the creator now, whenever the clicks were. A deleted link is in no group until it is restored. Unique visitors of a " +
 	"group are the different visitors of all its links on each day, up to 2,048 exactly and more with a standard error of 0.8 %, added up " +
-	"over the days."
+	"over the days. A group with more than 50,000 links, or with more than 200,000 days of links that had clicks, is refused."
 
 // inGroup holds the parameters that name a group of links.
 type inGroup struct {
@@ -38,4 +42,66 @@ func (in *inGroup) group() (controlplane.GroupQuery, error) {
 		return q, invalid("query.pattern", "ask for the statistics of a pattern at /api/v1/urls/{code}/stats, with the pattern as the code")
 	}
 	return q, nil
+}
+
+const tableDescription = "The groups of the live links with their clicks in whole UTC days, most clicks first, also groups without clicks. " +
+	"A link with several tags is in several groups. Refused for a workspace with more than 100,000 links, or with more days of links than " +
+	"can be added up at once. "
+
+// registerGroups adds the tables of groups.
+func registerGroups(rt *router, a *statisticsAPI) {
+	for _, by := range []controlplane.GroupBy{controlplane.ByTag, controlplane.ByDomain, controlplane.ByCreator} {
+		handle(rt, operation{
+			id: "stats-" + string(by), method: http.MethodGet, path: api.PathStats + "/" + string(by),
+			summary:     "Compare the clicks of links by " + strings.TrimSuffix(string(by), "s"),
+			description: tableDescription + statsDescription, scopes: []controlplane.Scope{controlplane.ScopeAnalytics},
+			answers: tables(rt.document.schemas.of(typeOf[api.GroupTable](), "")),
+		}, func(ctx context.Context, in *groupTableInput) (*table, error) { return a.groups(ctx, by, in) })
+	}
+}
+
+type groupTableInput struct {
+	From   string `query:"from" maxLength:"10" example:"2026-03-01" doc:"First UTC day. Default: 30 days, including the last."`
+	To     string `query:"to" maxLength:"10" example:"2026-03-31" doc:"Last UTC day. Default: today. At most 366 days."`
+	Search string `query:"search" maxLength:"256" doc:"Only groups with this text in their names, whatever its case."`
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"How many groups at most."`
+	csvForm
+}
+
+// groups returns a table of groups. The default domain has its host as the name.
+func (a *statisticsAPI) groups(ctx context.Context, by controlplane.GroupBy, in *groupTableInput) (*table, error) {
+	q := controlplane.GroupTableQuery{By: by, Search: in.Search, Limit: in.Limit}
+	var err error
+	if q.From, err = timeIn(time.UTC, "from", in.From, 0); err != nil {
+		return nil, err
+	}
+	if q.To, err = timeIn(time.UTC, "to", in.To, 1); err != nil {
+		return nil, err
+	}
+	t, err := a.clicks.GroupTable(ctx, actorFrom(ctx), q)
+	if err != nil {
+		return nil, err
+	}
+	shown := api.GroupTable{
+		From: t.Span.From(), To: t.Span.To(), Clicks: t.Clicks, Found: t.Found, Groups: make([]api.Group, len(t.Rows)),
+		CompleteUntil: moment(t.Complete.Until), Behind: append([]string{}, t.Complete.Behind...),
+	}
+	rows := [][]string{{"name", "links", "clicks", "bot_clicks", "people", "share", "clicks_before"}}
+	for i, r := range t.Rows {
+		g := &shown.Groups[i]
+		*g = api.Group{
+			Name: r.Name, Links: r.Links, Clicks: r.Clicks, BotClicks: r.Bots, People: r.Clicks - r.Bots, ClicksBefore: r.Before, Series: r.Days,
+			Share: float64(r.Clicks) / float64(max(t.Clicks, 1)),
+		}
+		if by == controlplane.ByDomain && g.Name == "" {
+			g.Name = a.host
+		}
+		if r.Before > 0 {
+			g.Change = new(float64(r.Clicks-r.Before) / float64(r.Before))
+		}
+		rows = append(rows, []string{
+			g.Name, number(r.Links), number(r.Clicks), number(r.Bots), number(g.People), in.fraction(g.Share), number(r.Before),
+		})
+	}
+	return &table{json: shown, file: "clicks-" + string(by), form: in.csvForm, groups: rows}, nil
 }

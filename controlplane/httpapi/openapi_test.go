@@ -122,6 +122,9 @@ func TestEveryDocumentedRouteAnswersAsDocumented(t *testing.T) {
 			{key: statsKey}, {key: statsKey, header: map[string]string{"Accept": "text/csv"}}, {path: "/api/v1/stats?interval=year", key: statsKey},
 			{path: "/api/v1/stats?domain=unknown.example", key: statsKey}, {path: "/api/v1/stats?tag=spring", key: statsKey}, {key: "none"}, {key: writeKey},
 		},
+		"GET /api/v1/stats/tags":     {{key: statsKey}, {path: "/api/v1/stats/tags?limit=0", key: statsKey}, {key: "none"}, {key: writeKey}},
+		"GET /api/v1/stats/domains":  {{key: statsKey}, {path: "/api/v1/stats/domains?limit=0", key: statsKey}, {key: "none"}, {key: writeKey}},
+		"GET /api/v1/stats/creators": {{key: statsKey}, {path: "/api/v1/stats/creators?limit=0", key: statsKey}, {key: "none"}, {key: writeKey}},
 		"GET /api/v1/stats/links": {
 			{path: "/api/v1/stats/links?link=lives"},
 			{path: "/api/v1/stats/links"},
@@ -443,7 +446,9 @@ func TestTheDocumentSaysWhatNeedsAKey(t *testing.T) {
 				scopes = []string{"admin"}
 			case strings.HasSuffix(operation, "GET /api/v1/workspace"):
 				scopes = []string{"links:read", "analytics:read"}
-			case strings.HasSuffix(operation, " /api/v1/stats"), strings.HasSuffix(operation, "/stats/unknown"), strings.HasSuffix(operation, "GET /api/v1/stats/views"):
+			case strings.HasSuffix(operation, " /api/v1/stats"), strings.HasSuffix(operation, "/stats/unknown"),
+				strings.HasSuffix(operation, "/stats/tags"), strings.HasSuffix(operation, "/stats/domains"), strings.HasSuffix(operation, "/stats/creators"),
+				strings.HasSuffix(operation, "GET /api/v1/stats/views"):
 				scopes = []string{"analytics:read"}
 			case strings.HasSuffix(operation, "/kgs/key"), strings.HasSuffix(operation, "/refused"), strings.Contains(operation, "/stats/views"):
 			case strings.Contains(operation, "/stats") && !strings.Contains(operation, "/kgs/"):

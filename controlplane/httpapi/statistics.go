@@ -22,6 +22,7 @@ type Clicks interface {
 	WorkspaceStats(ctx context.Context, actor controlplane.Actor, q controlplane.StatsQuery) (controlplane.WorkspaceStats, error)
 	GroupStats(ctx context.Context, actor controlplane.Actor, group controlplane.GroupQuery,
 		q controlplane.StatsQuery) (controlplane.GroupStats, error)
+	GroupTable(ctx context.Context, actor controlplane.Actor, q controlplane.GroupTableQuery) (controlplane.GroupTable, error)
 	News(ctx context.Context, actor controlplane.Actor) (controlplane.News, error)
 	Sparklines(ctx context.Context, actor controlplane.Actor, links []controlplane.HostedCode, days int,
 		zone *time.Location) (controlplane.Span, []controlplane.Sparkline, error)
@@ -123,6 +124,7 @@ func registerStatistics(rt *router, a *statisticsAPI) {
 		scopes:      []controlplane.Scope{controlplane.ScopeAnalytics}, problems: []int{http.StatusNotFound},
 		answers: tables(rt.document.schemas.of(typeOf[api.WorkspaceStats](), "")),
 	}, a.workspace)
+	registerGroups(rt, a)
 	handle(rt, operation{
 		id: "sparklines", method: http.MethodGet, path: api.PathStats + "/links", summary: "Count the clicks of up to 100 links by day",
 		description: "For small charts next to links. " + statsDescription, scopes: reader,

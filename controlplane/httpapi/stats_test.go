@@ -118,6 +118,25 @@ func TestStats_OfAGroupOfLinks(t *testing.T) {
 	}
 }
 
+func TestStats_TablesOfGroups(t *testing.T) {
+	f := busy()
+	a := clicked(t, f)
+	res := a.do(call{path: "/api/v1/stats/domains?from=2026-03-29&to=2026-03-30&search=x&limit=2", key: statsKey})
+	require.JSONEq(t, `{"from": "2026-03-29T00:00:00Z", "to": "2026-03-31T00:00:00Z", "clicks": 40, "found": 3,
+		"complete_until": null, "behind": [],
+		"groups": [{"name": "wp.example", "links": 2, "clicks": 10, "bot_clicks": 4, "people": 6, "share": 0.25,
+			"clicks_before": 20, "change": -0.5, "series": [3, 7]}, {"name": "=1+1", "links": 1, "clicks": 0, "bot_clicks": 0, "people": 0,
+			"share": 0, "clicks_before": 0, "change": null, "series": [0, 0]}]}`, res.text)
+	res = a.do(call{path: "/api/v1/stats/creators?separator=semicolon", key: statsKey, header: map[string]string{"Accept": "text/csv"}})
+	require.Equal(t, "name;links;clicks;bot_clicks;people;share;clicks_before\n;2;10;4;6;0,25;20\n'=1+1;1;0;0;0;0;0\n", res.text)
+	require.Equal(t, controlplane.GroupTableQuery{
+		By: controlplane.ByDomain, From: time.Date(2026, 3, 29, 0, 0, 0, 0, time.UTC), To: time.Date(2026, 3, 31, 0, 0, 0, 0, time.UTC),
+		Search: "x", Limit: 2,
+	}, f.tables[0])
+	require.Equal(t, controlplane.GroupTableQuery{By: controlplane.ByCreator, Limit: 100}, f.tables[1])
+	requireProblem(t, a.do(call{path: "/api/v1/stats/tags?from=soon", key: statsKey}), 422, "invalid")
+}
+
 func TestStatsOfAWorkspaceListTheLinksWithTheMostClicks(t *testing.T) {
 	a := clicked(t, busy())
 	res := a.do(call{path: "/api/v1/stats" + berlin, key: statsKey})

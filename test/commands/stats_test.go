@@ -199,3 +199,25 @@ func TestClicksVisitorsAndEdgesAreForgottenFromTheCommandLine(t *testing.T) {
 	require.Contains(t, r.Stderr, `--output: "xml" is none of text, json, table, csv`)
 	require.Nil(t, a.asked.Load(), "nobody is asked")
 }
+
+func TestStats_OfGroupsOfLinks(t *testing.T) {
+	a := serveStats(t, `{"clicks": 40, "found": 3, "groups": [
+		{"name": "spring", "links": 2, "clicks": 10, "bot_clicks": 4, "people": 6, "share": 0.25, "clicks_before": 20},
+		{"name": "rest\u001b[2J", "links": 1}]}`, "name,links\n")
+	r := a.run(t, "stats", "tags", "--search", "s", "--from", "2026-03-01", "--limit", "2")
+	require.Equal(t, devtest.Result{Stdout: `TAG       CLICKS  BOTS  PEOPLE  SHARE   BEFORE  LINKS
+spring    10      4     6       25.0 %  20      2
+rest` + "\uFFFD" + `[2J  0       0     0       0.0 %   0       1
+and 1 more
+`}, r)
+	require.Equal(t, "/api/v1/stats/tags?from=2026-03-01&limit=2&search=s", a.asked.Load().URL.String())
+	r = a.run(t, "stats", "creators", "--output", "csv", "--separator", "semicolon", "--bom")
+	require.Equal(t, devtest.Result{Stdout: "name,links\n"}, r)
+	require.Equal(t, "/api/v1/stats/creators?bom=true&limit=100&separator=semicolon", a.asked.Load().URL.String())
+
+	a = serveStats(t, `{"links": 3, "from": "2026-03-29T00:00:00Z", "to": "2026-03-30T00:00:00Z", "tz": "UTC", "series": []}`, "")
+	r = a.run(t, "stats", "--tag", `spring,"a,b"`, "--domain", "go.example.com", "--created-by", "ann@example.com")
+	require.Contains(t, r.Stdout, "3 links of the group\n")
+	require.Equal(t, `/api/v1/stats?created_by=ann%40example.com&domain=go.example.com&interval=day&tag=spring&tag=%22a%2Cb%22&top=10&tz=UTC`,
+		a.asked.Load().URL.String())
+}

@@ -3,6 +3,7 @@ package analytics
 import (
 	"cmp"
 	"context"
+	"testing"
 	"time"
 
 	"waypost/controlplane/postgres/scoped"
@@ -27,4 +28,11 @@ func (r *Roller) With(l Limits) *Roller {
 func (db *Store) CountIn(ctx context.Context, workspaces, sql string) (n int64, err error) {
 	err = db.pool.QueryRowIn(ctx, scoped.Tenant(workspaces), sql, nil, &n)
 	return n, err
+}
+
+// LimitGroups sets the bounds of groups until the end of a test.
+func LimitGroups(t testing.TB, links, days int) {
+	l, d := liveLinks, liveDays
+	t.Cleanup(func() { liveLinks, liveDays = l, d })
+	liveLinks, liveDays = links, days
 }

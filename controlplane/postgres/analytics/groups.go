@@ -12,12 +12,11 @@ import (
 	"waypost/controlplane/rollup"
 )
 
-const (
-	// liveLinks and liveDays bound the links, and the days of links, that are added up
-	// while a request waits.
-	liveLinks = 20_000
-	liveDays  = 50_000
+// liveLinks and liveDays bound the links of a group, and the days on which they have
+// clicks, because they are added up while a request waits. Tests change them.
+var liveLinks, liveDays = 50_000, 200_000
 
+const (
 	// groupStep bounds the links of one statement, and areasLooked the areas that are
 	// looked up one by one.
 	groupStep   = 50_000
@@ -38,7 +37,7 @@ type groupReader struct {
 	counted func(link int64, day int32, c rollup.Count)
 }
 
-var errLarge = waypost.Errorf(waypost.EInvalid, "the group has more than %d links, or too many days on which they have clicks", liveLinks)
+var errLarge = waypost.Errorf(waypost.EInvalid, "the group has too many links, or they have clicks on too many days: ask for fewer days")
 
 // readGroup finds the links of a group, at most as many as most unless it is negative.
 func (db *Store) readGroup(
@@ -66,7 +65,8 @@ func (db *Store) readGroup(
 var (
 	groupParts = `
 SELECT s.link_id, s.day - date '1970-01-01', extract(hour FROM s.at AT TIME ZONE 'UTC')::integer, s.clicks, s.bots,
-	CASE WHEN s.day >= date '1970-01-01' + $3::integer AND s.day < date '1970-01-01' + $4::integer THEN s.detail END
+	CASE WHEN s.day >= date '1970-01-01' + $3::integer
+	      AND s.day < date '1970-01-01' + $4::integer THEN s.detail END
 FROM click_pack k
 CROSS JOIN LATERAL unnest(k.links, k.days, k.clicks, k.bot_clicks, k.newest, k.details) AS s (link_id, day, clicks, bots, at, detail)
 WHERE ` + scoped.OfWorkspace("k.workspace_id", "$1") + ` AND s.link_id IN (SELECT unnest($2::bigint[]))`

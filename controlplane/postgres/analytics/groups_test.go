@@ -14,6 +14,8 @@ import (
 	"waypost"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres"
+	"waypost/controlplane/postgres/analytics"
+	"waypost/controlplane/rollup"
 )
 
 // madeUp is a workspace of links and clicks that a test makes up. It counts the clicks of
@@ -220,17 +222,72 @@ func answerOf(t *testing.T, db *postgres.DB, g *controlplane.LinkGroup, first, l
 // visitors than are counted exactly may differ by 4 %, five standard errors.
 func (m *madeUp) requireGroups(t *testing.T, db *postgres.DB, first, last string) {
 	t.Helper()
-	for _, g := range []controlplane.LinkGroup{
+	zones := []string{"UTC", "America/St_Johns", "Asia/Kathmandu", "Europe/Berlin"}
+	for i, g := range []controlplane.LinkGroup{
 		{Tags: []string{"spring"}}, {Tags: []string{"spring", "mail"}}, {Tags: []string{"a,b", "Köln", "rest"}}, {Tags: []string{"none"}},
 		{Domain: 2}, {Domain: 1}, {Creator: "bob"}, {Tags: []string{"mail"}, Domain: 2, Creator: "ann@example.com"}, {Domain: 2, Creator: "bob"},
 	} {
-		for _, name := range []string{"UTC", "America/St_Johns", "Asia/Kathmandu", "Europe/Berlin"} {
-			zone, err := time.LoadLocation(name)
-			require.NoError(t, err)
-			want, got := m.count(&g, first, last, zone), answerOf(t, db, &g, first, last, zone)
-			require.InEpsilon(t, cmp.Or(want.visitors, 1), cmp.Or(got.visitors, 1), 0.04)
-			got.visitors = want.visitors
-			require.Equal(t, want, got, "%v in %s", g, name)
+		zone, err := time.LoadLocation(zones[i%len(zones)])
+		require.NoError(t, err)
+		want, got := m.count(&g, first, last, zone), answerOf(t, db, &g, first, last, zone)
+		require.InEpsilon(t, cmp.Or(want.visitors, 1), cmp.Or(got.visitors, 1), 0.04)
+		got.visitors = want.visitors
+		require.Equal(t, want, got, "%v in %s", g, zone)
+	}
+}
+
+// requireTables compares tables with a count of its own: of UTC dates first to last, and
+// of as many before.
+func (m *madeUp) requireTables(t *testing.T, db *postgres.DB, first, last, firstBefore, lastBefore string) {
+	t.Helper()
+	day := func(date string) int32 {
+		at, err := time.Parse(time.DateOnly, date)
+		require.NoError(t, err)
+		return int32(at.Unix() / 86400)
+	}
+	for by, names := range map[controlplane.GroupBy]func(*madeUpLink) []string{
+		controlplane.ByTag:     func(l *madeUpLink) []string { return l.tags },
+		controlplane.ByDomain:  func(l *madeUpLink) []string { return []string{l.host} },
+		controlplane.ByCreator: func(l *madeUpLink) []string { return []string{l.creator} },
+	} {
+		want := map[string]*controlplane.GroupRow{}
+		for _, l := range m.links {
+			for _, name := range names(l) {
+				if want[name] == nil && !l.deleted {
+					want[name] = &controlplane.GroupRow{Name: name, Days: make([]int64, day(last)-day(first)+1)}
+				}
+				if !l.deleted {
+					want[name].Links++
+				}
+			}
+		}
+		all := int64(0)
+		for _, c := range m.clicks {
+			date := c.at.UTC().Format(time.DateOnly)
+			now, before := date >= first && date <= last, date >= firstBefore && date <= lastBefore
+			if now {
+				all++
+			}
+			for _, name := range names(c.link) {
+				switch r := want[name]; {
+				case c.link.deleted:
+				case before:
+					r.Before++
+				case now:
+					r.Clicks++
+					r.Days[day(date)-day(first)]++
+					if people[c.profile].Bot {
+						r.Bots++
+					}
+				}
+			}
+		}
+		rows, clicks, err := db.GroupRows(t.Context(), waypost.DefaultWorkspace, by, day(first), day(last)+1)
+		require.NoError(t, err)
+		require.Equal(t, all, clicks)
+		require.Len(t, rows, len(want))
+		for _, r := range rows {
+			require.Equal(t, want[r.Name], &r, "%s %s", by, r.Name)
 		}
 	}
 }
@@ -261,6 +318,7 @@ func TestGroupClicks_EqualAnIndependentCount(t *testing.T) {
 	m.requireGroups(t, db, "2026-03-28", "2026-03-30")
 
 	yesterday := today.AddDate(0, 0, -1).Format(time.DateOnly)
+	m.requireTables(t, db, "2026-03-29", "2026-03-30", "2026-03-27", "2026-03-28")
 	week := today.AddDate(0, 0, -6).Format(time.DateOnly)
 	m.click(t, db, r, 6_000, 5, today)
 	fold(t, db)
@@ -283,4 +341,88 @@ func TestGroupClicks_EqualAnIndependentCount(t *testing.T) {
 	}
 	exec(t, hand, `UPDATE link SET deleted_at = NULL WHERE code ~ '^made-up-[67][0-9]$'`)
 	m.requireGroups(t, db, week, yesterday)
+	m.requireTables(t, db, week, yesterday, today.AddDate(0, 0, -12).Format(time.DateOnly), today.AddDate(0, 0, -7).Format(time.DateOnly))
+}
+
+func TestGroupClicks_OfAnotherWorkspaceAreNotTold(t *testing.T) {
+	db, hand := open(t)
+	exec(t, hand, `INSERT INTO workspace (id, name, slug) VALUES (7, 'Other', 'other')`)
+	own, foreign := link("own"), link("foreign")
+	own.Tags, foreign.Tags, foreign.Workspace = []string{"spring"}, []string{"spring"}, 7
+	insert(t, db, own, foreign)
+	send(t, db, 1, rows("own", 1, 0, 5, at(12, 0)), rows("foreign", 1, 1, 7, at(12, 0)))
+	s := span(t, at(0, 0), at(23, 0), controlplane.ByDay, nil)
+	first, end := s.Days()
+	for _, folded := range []bool{false, true} {
+		if folded {
+			fold(t, db)
+		}
+		for _, g := range []controlplane.LinkGroup{{Tags: []string{"spring"}}, {Domain: 1}} {
+			c, err := db.GroupClicks(t.Context(), 7, g, s, nil, 10)
+			require.NoError(t, err)
+			require.EqualValues(t, []int64{1, 7}, []int64{c.Links, c.Clicks}, "%v", g)
+			require.Equal(t, []int64{7}, series(s, c.Quarters))
+			require.Len(t, c.Top.Links, 1)
+		}
+		rows, clicks, err := db.GroupRows(t.Context(), 7, controlplane.ByTag, first, end)
+		require.NoError(t, err)
+		require.EqualValues(t, 7, clicks)
+		require.Equal(t, []controlplane.GroupRow{{Name: "spring", Links: 1, Clicks: 7, Days: []int64{7}}}, rows)
+	}
+}
+
+func TestGroupClicks_RefuseWhatIsTooLarge(t *testing.T) {
+	db, hand := open(t)
+	analytics.LimitGroups(t, 10, 15)
+	many(t, hand, 30)
+	exec(t, hand, `INSERT INTO click_day SELECT id, current_date - d, 1, 1, 0, '', '', '' FROM link CROSS JOIN generate_series(1, 2) d`)
+	today := time.Now().UTC()
+	ask := func(g controlplane.LinkGroup, days int) error {
+		s := span(t, today.AddDate(0, 0, -days), today, controlplane.ByDay, nil)
+		_, err := db.GroupClicks(t.Context(), waypost.DefaultWorkspace, g, s, nil, 10)
+		return err
+	}
+	exec(t, hand, `UPDATE link SET created_by = 'ann' WHERE id % 3 = 0`) // ten links
+	exec(t, hand, `UPDATE link SET tags = '{ten}' WHERE id % 3 = 1`)
+	for _, g := range []controlplane.LinkGroup{{Creator: "ann"}, {Tags: []string{"ten"}}} {
+		require.NoError(t, ask(g, 1))
+		require.Equal(t, waypost.EInvalid, waypost.CodeOf(ask(g, 2)), "20 days of links")
+	}
+	exec(t, hand, `UPDATE link SET tags = '{ten}', created_by = 'ann' WHERE id % 3 < 2`)
+	for _, g := range []controlplane.LinkGroup{{Creator: "ann"}, {Tags: []string{"ten"}}, {Domain: 1}} {
+		require.Equal(t, waypost.EInvalid, waypost.CodeOf(ask(g, 1)), "%v", g)
+	}
+}
+
+// BenchmarkGroupClicks counts the last 30 days of a tag, in a database of ten times as
+// many links as have it.
+func BenchmarkGroupClicks(b *testing.B) {
+	for _, shape := range [][2]int{{20_000, 1}, {20_000, 10}, {2_000, 30}} {
+		links, days := shape[0], shape[1]
+		b.Run(fmt.Sprintf("links=%d,days=%d", links, days), func(b *testing.B) {
+			db, hand := open(b)
+			exec(b, hand, fmt.Sprintf(`INSERT INTO link (workspace_id, domain_id, code, original_url, tags)
+				SELECT 1, 1, 'many-' || i, 'https://example.com/' || i, CASE WHEN i %% 10 = 0 THEN '{spring}'::text[] ELSE '{}' END
+				FROM generate_series(1, %d) i`, 10*links))
+			var d rollup.Day
+			for i := range 3 {
+				d.Quarters[8*i].Add(rollup.Count{Clicks: 1})
+				d.Breakdown.Add(&people[i], rollup.Count{Clicks: 1})
+				d.Visitors.Add(uint64(i)<<24, false)
+			}
+			_, err := hand.Exec(b.Context(), `INSERT INTO click_day SELECT id, current_date - d, 1, 3, 0, $1, $2, $3
+				FROM link CROSS JOIN generate_series(0, $4 - 1) d WHERE tags <> '{}'`,
+				d.Quarters.Append(nil), d.Breakdown.Append(nil), d.Visitors.Append(nil), days)
+			require.NoError(b, err)
+			exec(b, hand, `VACUUM ANALYZE`)
+			s, err := controlplane.NewSpan(controlplane.StatsQuery{}, time.Now())
+			require.NoError(b, err)
+			analytics.LimitGroups(b, links, links*days)
+			for b.Loop() {
+				c, err := db.GroupClicks(b.Context(), waypost.DefaultWorkspace, controlplane.LinkGroup{Tags: []string{"spring"}}, &s, nil, 10)
+				require.NoError(b, err)
+				require.EqualValues(b, links, c.Links)
+			}
+		})
+	}
 }

@@ -1152,9 +1152,49 @@ export interface paths {
          *
          *     The range is widened to whole steps of the time zone, of which `series` has one entry each; `clicks` is their sum. Breakdowns and unique visitors are kept by whole UTC days: they cover `breakdown_from` to `breakdown_to`, and add up to the clicks of that time. Each breakdown has the 1,000 names with the most clicks, and the rest under `other`.
          *
-         *     With `tag`, `domain` or `created_by`, the statistics are those of a group: of all clicks of the links that have the tags, the domain and the creator now, whenever the clicks were. A deleted link is in no group until it is restored. Unique visitors of a group are the different visitors of all its links on each day, up to 2,048 exactly and more with a standard error of 0.8 %, added up over the days.
+         *     With `tag`, `domain` or `created_by`, the statistics are those of a group: of all clicks of the links that have the tags, the domain and the creator now, whenever the clicks were. A deleted link is in no group until it is restored. Unique visitors of a group are the different visitors of all its links on each day, up to 2,048 exactly and more with a standard error of 0.8 %, added up over the days. A group with more than 50,000 links, or with more than 200,000 days of links that had clicks, is refused.
          */
         get: operations["workspace-stats"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/stats/creators": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Compare the clicks of links by creator
+         * @description The groups of the live links with their clicks in whole UTC days, most clicks first, also groups without clicks. A link with several tags is in several groups. Refused for a workspace with more than 100,000 links, or with more days of links than can be added up at once. Counts the GET requests that edges have answered with a redirect; prefetches and HEAD do not count. Edges report theirs within seconds, and after an interruption as soon as they can; each click is counted once. Expired links have statistics, deleted ones have none.
+         */
+        get: operations["stats-creators"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/stats/domains": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Compare the clicks of links by domain
+         * @description The groups of the live links with their clicks in whole UTC days, most clicks first, also groups without clicks. A link with several tags is in several groups. Refused for a workspace with more than 100,000 links, or with more days of links than can be added up at once. Counts the GET requests that edges have answered with a redirect; prefetches and HEAD do not count. Edges report theirs within seconds, and after an interruption as soon as they can; each click is counted once. Expired links have statistics, deleted ones have none.
+         */
+        get: operations["stats-domains"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1175,6 +1215,26 @@ export interface paths {
          * @description For small charts next to links. Counts the GET requests that edges have answered with a redirect; prefetches and HEAD do not count. Edges report theirs within seconds, and after an interruption as soon as they can; each click is counted once. Expired links have statistics, deleted ones have none.
          */
         get: operations["sparklines"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/stats/tags": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Compare the clicks of links by tag
+         * @description The groups of the live links with their clicks in whole UTC days, most clicks first, also groups without clicks. A link with several tags is in several groups. Refused for a workspace with more than 100,000 links, or with more days of links than can be added up at once. Counts the GET requests that edges have answered with a redirect; prefetches and HEAD do not count. Edges report theirs within seconds, and after an interruption as soon as they can; each click is counted once. Expired links have statistics, deleted ones have none.
+         */
+        get: operations["stats-tags"];
         put?: never;
         post?: never;
         delete?: never;
@@ -2621,6 +2681,75 @@ export interface components {
              * @description Of these, how many were kept one by one.
              */
             events: number;
+        };
+        Group: {
+            /**
+             * Format: int64
+             * @description Of these, by bots.
+             */
+            bot_clicks: number;
+            /**
+             * Format: double
+             * @description Clicks less clicks_before, as a part of clicks_before; null when there were none. The day that is not over counts as a day.
+             */
+            change: number | null;
+            /** Format: int64 */
+            clicks: number;
+            /**
+             * Format: int64
+             * @description Clicks of the same links in as many days before from.
+             */
+            clicks_before: number;
+            /**
+             * Format: int64
+             * @description Number of live links.
+             */
+            links: number;
+            /** @description The tag, the host of the domain, or the creator as links show it; empty for links without a creator. */
+            name: string;
+            /**
+             * Format: int64
+             * @description Of these, not by bots.
+             */
+            people: number;
+            /** @description Clicks of each UTC day. */
+            series: number[];
+            /**
+             * Format: double
+             * @description Part of the clicks of the workspace. The shares of tags add up to more than 1 where links have several.
+             */
+            share: number;
+        };
+        GroupTable: {
+            /** @description Nodes whose clicks may be missing. */
+            behind: string[];
+            /**
+             * Format: int64
+             * @description Of the whole workspace in these days, deleted links included.
+             */
+            clicks: number;
+            /**
+             * Format: date-time
+             * @description All clicks before this time are counted; null when unknown.
+             */
+            complete_until: string | null;
+            /**
+             * Format: int64
+             * @description Number of groups, also of those beyond the limit.
+             */
+            found: number;
+            /**
+             * Format: date-time
+             * @description Start of the first UTC day.
+             */
+            from: string;
+            /** @description Most clicks first. */
+            groups: components["schemas"]["Group"][];
+            /**
+             * Format: date-time
+             * @description End of the last one.
+             */
+            to: string;
         };
         Health: {
             /** @enum {string} */
@@ -17068,6 +17197,314 @@ export interface operations {
             };
         };
     };
+    "stats-creators": {
+        parameters: {
+            query?: {
+                /** @description First UTC day. Default: 30 days, including the last. */
+                from?: string;
+                /** @description Last UTC day. Default: today. At most 366 days. */
+                to?: string;
+                /** @description Only groups with this text in their names, whatever its case. */
+                search?: string;
+                /** @description How many groups at most. */
+                limit?: number;
+                /** @description CSV that begins with a byte order mark, without which Excel garbles letters such as umlauts. */
+                bom?: boolean;
+                /** @description Between the cells of CSV. With semicolon, fractions have a decimal comma: both as Excel expects them where decimals are written with a comma. */
+                separator?: "comma" | "semicolon";
+            };
+            header?: {
+                /** @description Slug of the workspace to act in. A session needs it when its user is in several workspaces; an API key has only its own. */
+                "Waypost-Workspace"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    /** @description The name of a CSV file. */
+                    "Content-Disposition"?: string;
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description The answer depends on Accept. */
+                    Vary?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GroupTable"];
+                    "text/csv": string;
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    /** @description How to authenticate (RFC 6750). */
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description How to authenticate (RFC 6750). */
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description Seconds to wait before another try. */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description Seconds to wait before another try. */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "stats-domains": {
+        parameters: {
+            query?: {
+                /** @description First UTC day. Default: 30 days, including the last. */
+                from?: string;
+                /** @description Last UTC day. Default: today. At most 366 days. */
+                to?: string;
+                /** @description Only groups with this text in their names, whatever its case. */
+                search?: string;
+                /** @description How many groups at most. */
+                limit?: number;
+                /** @description CSV that begins with a byte order mark, without which Excel garbles letters such as umlauts. */
+                bom?: boolean;
+                /** @description Between the cells of CSV. With semicolon, fractions have a decimal comma: both as Excel expects them where decimals are written with a comma. */
+                separator?: "comma" | "semicolon";
+            };
+            header?: {
+                /** @description Slug of the workspace to act in. A session needs it when its user is in several workspaces; an API key has only its own. */
+                "Waypost-Workspace"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    /** @description The name of a CSV file. */
+                    "Content-Disposition"?: string;
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description The answer depends on Accept. */
+                    Vary?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GroupTable"];
+                    "text/csv": string;
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    /** @description How to authenticate (RFC 6750). */
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description How to authenticate (RFC 6750). */
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description Seconds to wait before another try. */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description Seconds to wait before another try. */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     sparklines: {
         parameters: {
             query?: {
@@ -17100,6 +17537,160 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Sparklines"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    /** @description How to authenticate (RFC 6750). */
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description How to authenticate (RFC 6750). */
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description Seconds to wait before another try. */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description Seconds to wait before another try. */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "stats-tags": {
+        parameters: {
+            query?: {
+                /** @description First UTC day. Default: 30 days, including the last. */
+                from?: string;
+                /** @description Last UTC day. Default: today. At most 366 days. */
+                to?: string;
+                /** @description Only groups with this text in their names, whatever its case. */
+                search?: string;
+                /** @description How many groups at most. */
+                limit?: number;
+                /** @description CSV that begins with a byte order mark, without which Excel garbles letters such as umlauts. */
+                bom?: boolean;
+                /** @description Between the cells of CSV. With semicolon, fractions have a decimal comma: both as Excel expects them where decimals are written with a comma. */
+                separator?: "comma" | "semicolon";
+            };
+            header?: {
+                /** @description Slug of the workspace to act in. A session needs it when its user is in several workspaces; an API key has only its own. */
+                "Waypost-Workspace"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    /** @description The name of a CSV file. */
+                    "Content-Disposition"?: string;
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description The answer depends on Accept. */
+                    Vary?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GroupTable"];
+                    "text/csv": string;
                 };
             };
             /** @description Bad Request */
