@@ -224,8 +224,15 @@ func (m *madeUp) requireGroups(t *testing.T, db *postgres.DB, first, last string
 	t.Helper()
 	zones := []string{"UTC", "America/St_Johns", "Asia/Kathmandu", "Europe/Berlin"}
 	for i, g := range []controlplane.LinkGroup{
-		{Tags: []string{"spring"}}, {Tags: []string{"spring", "mail"}}, {Tags: []string{"a,b", "Köln", "rest"}}, {Tags: []string{"none"}},
-		{Domain: 2}, {Domain: 1}, {Creator: "bob"}, {Tags: []string{"mail"}, Domain: 2, Creator: "ann@example.com"}, {Domain: 2, Creator: "bob"},
+		{Tags: []string{"spring"}},
+		{Tags: []string{"spring", "mail"}},
+		{Tags: []string{"a,b", "Köln", "rest"}},
+		{Tags: []string{"none"}},
+		{Domain: 2},
+		{Domain: 1},
+		{Creator: "bob"},
+		{Tags: []string{"mail"}, Domain: 2, Creator: "ann@example.com"},
+		{Domain: 2, Creator: "bob"},
 	} {
 		zone, err := time.LoadLocation(zones[i%len(zones)])
 		require.NoError(t, err)
