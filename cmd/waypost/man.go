@@ -31,9 +31,9 @@ func (p *program) manCommand() *cobra.Command {
 	}
 }
 
-// prepareManual keeps the lines of descriptions as they are, and removes a default that
-// differs between users from all flags, so that pages do not depend on the user who builds
-// a package.
+// prepareManual keeps the lines of descriptions as they are. It removes a default that
+// differs between users from all flags, so that pages are the same whoever builds a
+// package.
 func prepareManual(c *cobra.Command, value string) {
 	c.DisableAutoGenTag = true
 	if c.Long != "" {
