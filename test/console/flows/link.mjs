@@ -338,10 +338,13 @@ export async function sureness(c) {
   await c.page.route(/\/stats\?/, async (route) => {
     const query = new URL(route.request().url()).searchParams;
     const stats = await (await route.fetch()).json();
-    // The answer about the time before ends before today.
-    const before = query.has("to") && !query.has("by");
-    stats.series = [-3, -2, -1, 0].map((d) => ({ t: at(before ? d - 4 : d), clicks: before ? 10 : 15, bot_clicks: 0 }));
-    Object.assign(stats, { total_clicks: 60, to: at(before ? -3 : 1), complete_until: at(-0.5), behind: ["eu-1"] });
+    stats.series = [-3, -2, -1, 0].map((d) => ({ t: at(d), clicks: 15, bot_clicks: 0 }));
+    stats.annotations = [{ t: at(-0.7), changes: ["target", "state"], by: { kind: "user", id: 7, name: "Ada" } }];
+    if (query.has("compare")) {
+      stats.compared.series = [-7, -6, -5, -4].map((d) => ({ t: at(d), clicks: 10, bot_clicks: 0 }));
+      stats.compared.change = { steps: 2, clicks: 30, before: 20, share: 0.5 };
+    }
+    Object.assign(stats, { total_clicks: 60, to: at(1), complete_until: at(-0.5), behind: ["eu-1"] });
     stats.countries = [{ name: "DE", clicks: 40 }, { name: "FR", clicks: 15 }, { name: "unknown", clicks: 3 }, { name: "other", clicks: 2 }];
     stats.utm_source = [{ name: "mail", clicks: 50 }, { name: "none", clicks: 10 }];
     stats.referrers = [{ name: "=HYPERLINK(\"http://x\")", clicks: 60 }];
@@ -353,6 +356,20 @@ export async function sureness(c) {
   await open(c, link);
   await c.page.getByText("50% more than in the 30 days before (20).").waitFor();
   await c.page.getByText(/may still grow: eu-1 may bring clicks from/).waitFor();
+  const chart = c.page.locator("figure.chart").first();
+  const picture = await saved(c, chart.getByRole("button", { name: "Download picture (PNG): Clicks over time" }));
+  c.assert.match(picture.name, /\.png$/);
+  c.assert.match(picture.text, /PNG/);
+  await chart.getByRole("button", { name: "Table" }).click();
+  await chart.getByRole("row", { name: /Target, Switched on or off \(Ada\)/ }).waitFor();
+  await c.page.getByLabel("Compare with").selectOption("year");
+  await c.page.getByText("50% more than in the same time a year ago (20).").waitFor();
+  await c.page.getByLabel("Step").selectOption("week");
+  await c.page.waitForURL(/interval=week/);
+  await chart.getByLabel("semicolons (Excel)").check();
+  const forExcel = await saved(c, chart.getByRole("button", { name: "Download CSV: Clicks over time" }));
+  c.assert.match(forExcel.text, /^\ufefft;Clicks;Bots;same time a year ago;Changes\r\n/);
+  await chart.getByLabel("semicolons (Excel)").uncheck();
   const countries = c.page.getByRole("region", { name: "Countries", exact: true });
   await countries.getByRole("button", { name: "Map" }).click();
   await countries.getByRole("img", { name: /^Map of the world/ }).locator("path").first().waitFor();

@@ -7,7 +7,7 @@ import { dateTime, number } from "../app/i18n";
 import { theme } from "../app/theme";
 import { text as shared } from "../messages/app";
 import { text } from "../messages/chart";
-import { downloadCSV } from "./csv";
+import { download, downloadCSV, fileName, semicolons, setSemicolons } from "./csv";
 import { Table } from "./table";
 
 /** The look of a line: the main one, a second one next to it, or the main one of the time
@@ -38,7 +38,9 @@ export interface ChartProps {
   completeUntil: string | null;
   /** Why they may still grow. */
   incomplete?: string | undefined;
-  /** Name of the CSV file, without its ending; no file without it. */
+  /** Moments with a text, such as changes of a link. */
+  marks?: readonly { t: string; text: string }[] | undefined;
+  /** Name of the files, without their endings; no files without it. */
   file?: string;
   /** Height in pixels. */
   height?: number;
@@ -67,8 +69,10 @@ export function Chart(props: ChartProps) {
     ...(ofDays(step) ? { dateStyle: "medium" } : step === "second" ? { dateStyle: "short", timeStyle: "medium" } : { dateStyle: "medium", timeStyle: "short" }), ...zone,
   });
   const hasOpen = open < labels.length;
+  const figure = useRef<HTMLElement>(null);
+  const notes = (i: number) => (props.marks ?? []).filter((m) => stepOf(labels, seconds(m.t)) === i).map((m) => m.text).join("; ");
   return (
-    <figure class="chart">
+    <figure class="chart" ref={figure}>
       <div class="row">
         <ul class="legend">
           {series.map((s) => <li key={s.kind + s.label}><span class={`swatch ${s.kind}`} aria-hidden="true" /> <span dir="auto">{s.label}</span></li>)}
@@ -78,29 +82,67 @@ export function Chart(props: ChartProps) {
         {props.children}
         <button type="button" class="small" aria-pressed={asTable} onClick={() => setAsTable(!asTable)}>{shared("table")}</button>
         {file && (
-          <button
-            type="button" class="small" aria-label={text("csvOf", { title })}
-            onClick={() => downloadCSV(file, [
-              ["t", ...series.map((s) => s.label)],
-              ...times.map((t, i) => [t, ...series.map((s) => s.values[i] ?? "")]),
-            ])}
-          >
-            {text("csv")}
-          </button>
+          <>
+            {!asTable && <button type="button" class="small" aria-label={text("pngOf", { title })} onClick={() => picture(figure.current, title, series, file)}>PNG</button>}
+            <button
+              type="button" class="small" aria-label={text("csvOf", { title })}
+              onClick={() => downloadCSV(file, [
+                ["t", ...series.map((s) => s.label), ...(props.marks?.length ? [text("changes")] : [])],
+                ...times.map((t, i) => [t, ...series.map((s) => s.values[i] ?? ""), ...(props.marks?.length ? [notes(i)] : [])]),
+              ])}
+            >
+              {text("csv")}
+            </button>
+            <label class="small-text"><input type="checkbox" checked={semicolons.value} onChange={(e) => setSemicolons(e.currentTarget.checked)} /> {text("semicolons")}</label>
+          </>
         )}
       </div>
       {asTable ? (
         <Table title={title} box="tall" heads={[timeZone === "UTC" ? text("timeUTC") : text("time"), ...series.map((s) => [s.label] as const)]}>
           {labels.map((t, i) => (
             <tr key={t}>
-              <th scope="row">{name(i)}{i >= open && <span class="hint"> · {text("open")}</span>}</th>
+              <th scope="row">{name(i)}{i >= open && <span class="hint"> · {text("open")}</span>}{notes(i) && <span class="hint" dir="auto"> · {notes(i)}</span>}</th>
               {series.map((s) => <td key={s.kind + s.label} class="num">{said(s.values[i])}</td>)}
             </tr>
           ))}
         </Table>
-      ) : <Plot {...props} labels={labels} open={open} name={name} />}
+      ) : <Plot {...props} labels={labels} open={open} name={name} notes={notes} />}
     </figure>
   );
+}
+
+/** stepOf returns the index of the step that holds a moment. */
+function stepOf(labels: readonly number[], t: number): number {
+  const next = labels.findIndex((l) => l > t);
+  return (next < 0 ? labels.length : next) - 1;
+}
+
+/** picture saves a chart as a PNG, with its title and its series. */
+function picture(figure: HTMLElement | null, title: string, series: readonly Series[], file: string): void {
+  const plot = figure?.querySelector("canvas");
+  if (!plot) return;
+  const unit = devicePixelRatio;
+  const canvas = document.createElement("canvas");
+  canvas.width = plot.width;
+  canvas.height = plot.height + 48 * unit;
+  const ctx = canvas.getContext("2d")!;
+  const style = getComputedStyle(figure!);
+  ctx.fillStyle = getComputedStyle(document.body).backgroundColor;
+  ctx.fillRect(0, 0, canvas.width, canvas.height);
+  ctx.font = `${13 * unit}px ${style.fontFamily}`;
+  ctx.fillStyle = style.color;
+  ctx.fillText(title, 8 * unit, 18 * unit);
+  let x = 8 * unit;
+  for (const s of series) {
+    const swatch = figure!.querySelector(`.swatch.${s.kind}`);
+    ctx.fillStyle = (swatch && [getComputedStyle(swatch).backgroundColor, getComputedStyle(swatch).borderTopColor].find((c) => !/, 0\)$/.test(c))) || style.color;
+    ctx.fillRect(x, 31 * unit, 14 * unit, 3 * unit);
+    ctx.fillStyle = style.color;
+    ctx.fillText(s.label, x + 20 * unit, 38 * unit);
+    x += ctx.measureText(s.label).width + 40 * unit;
+  }
+  ctx.drawImage(plot, 0, 48 * unit);
+  canvas.toBlob((blob) => blob && download(`${fileName(file)}.png`, blob));
 }
 
 /** firstOpen returns the index of the first step that holds, or follows, a moment. */
@@ -118,14 +160,14 @@ function said(value: number | null | undefined): string {
 }
 
 /** Plot is the drawing, with its cursor. */
-function Plot({ title, series, step, unit, timeZone, height = 220, labels, open, name }: ChartProps & { labels: readonly number[]; open: number; name: (i: number) => string }) {
+function Plot({ title, series, step, unit, timeZone, height = 220, marks = [], labels, open, name, notes }: ChartProps & { labels: readonly number[]; open: number; name: (i: number) => string; notes: (i: number) => string }) {
   const host = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | undefined>(undefined);
   const [at, setAt] = useState<number>();
   const [fails, setFails] = useState(false);
   const dark = useDark();
-  const now = useRef({ labels, series, open });
-  now.current = { labels, series, open };
+  const now = useRef({ labels, series, open, marks });
+  now.current = { labels, series, open, marks };
   const data = () => [labels, ...series.map((s) => s.values)] as unknown as uPlot.AlignedData;
 
   useEffect(() => {
@@ -146,7 +188,7 @@ function Plot({ title, series, step, unit, timeZone, height = 220, labels, open,
     };
   }, [dark, theme.value, step, timeZone, height, series.map((s) => s.kind).join()]);
   // The arrays are new with each rendering, their numbers seldom are.
-  useEffect(() => plot.current?.setData(data()), [`${labels.join()}|${series.map((s) => s.values.join()).join("|")}|${open}`]);
+  useEffect(() => plot.current?.setData(data()), [`${labels.join()}|${series.map((s) => s.values.join()).join("|")}|${open}|${marks.map((m) => m.t + m.text).join()}`]);
 
   const move = (to: number | undefined) => {
     const u = plot.current;
@@ -180,7 +222,7 @@ function Plot({ title, series, step, unit, timeZone, height = 220, labels, open,
       <p class="readout" aria-live="polite" dir="auto">
         {shown === undefined
           ? <span class="quiet">{text("keysHint")}</span>
-          : <>{text("moment", { time: name(shown), values: series.map((s) => text("value", { label: s.label, n: said(s.values[shown]) })).join(", ") })}{shown >= open && ` (${text("open")})`}</>}
+          : <>{text("moment", { time: name(shown), values: series.map((s) => text("value", { label: s.label, n: said(s.values[shown]) })).join(", ") })}{shown >= open && ` (${text("open")})`}{notes(shown) && ` · ${notes(shown)}`}</>}
       </p>
     </>
   );
@@ -189,7 +231,7 @@ function Plot({ title, series, step, unit, timeZone, height = 220, labels, open,
 /** options describes the drawing for uPlot. Colours are read from the tokens of the moment. */
 function options(
   UPlot: typeof uPlot, box: HTMLElement, kinds: readonly Kind[], step: ChartProps["step"], timeZone: string | undefined, height: number,
-  now: () => { labels: readonly number[]; series: readonly Series[]; open: number }, point: (i: number | undefined) => void,
+  now: () => { labels: readonly number[]; series: readonly Series[]; open: number; marks: readonly { t: string; text: string }[] }, point: (i: number | undefined) => void,
 ): uPlot.Options {
   const probe = box.appendChild(document.createElement("span"));
   const token = (property: string) => {
@@ -240,6 +282,22 @@ function options(
         u.ctx.save();
         u.ctx.fillStyle = shade;
         u.ctx.fillRect(left, u.bbox.top, u.bbox.left + u.bbox.width - left, u.bbox.height);
+        u.ctx.restore();
+      }],
+      draw: [(u) => {
+        u.ctx.save();
+        u.ctx.fillStyle = u.ctx.strokeStyle = quiet;
+        u.ctx.setLineDash([4, 4]);
+        for (const m of now().marks) {
+          // Steps hold a mark from their beginning to their end, and the last one has no end here.
+          const x = Math.min(u.valToPos(seconds(m.t), "x", true), u.bbox.left + u.bbox.width);
+          u.ctx.beginPath();
+          u.ctx.moveTo(x, u.bbox.top);
+          u.ctx.lineTo(x, u.bbox.top + u.bbox.height);
+          u.ctx.stroke();
+          u.ctx.textAlign = x > u.bbox.left + u.bbox.width / 2 ? "right" : "left";
+          u.ctx.fillText(m.text, x + (u.ctx.textAlign === "right" ? -4 : 4), u.bbox.top + 12 * devicePixelRatio);
+        }
         u.ctx.restore();
       }],
       setCursor: [(u) => point(u.cursor.left !== undefined && u.cursor.left >= 0 ? (u.cursor.idx ?? undefined) : undefined)],

@@ -1,3 +1,5 @@
+import { signal } from "@preact/signals";
+
 /** One cell: a number, or a text that may come from a visitor. */
 export type Cell = string | number | boolean;
 
@@ -26,7 +28,22 @@ export function download(name: string, content: Blob): void {
   setTimeout(() => URL.revokeObjectURL(url), 60_000); // some browsers read it later
 }
 
+/** Whether CSV is for spreadsheets that write decimals with a comma: with semicolons. */
+export const semicolons = signal(localStorage.getItem("waypost.csv") === "semicolon");
+
+/** setSemicolons keeps the choice in this browser. */
+export function setSemicolons(on: boolean): void {
+  semicolons.value = on;
+  localStorage.setItem("waypost.csv", on ? "semicolon" : "comma");
+}
+
+/** fileName makes a file name of a text. */
+export const fileName = (name: string) => name.replace(/[^\p{L}\p{N}._-]+/gu, "-");
+
 /** downloadCSV saves a table as a file of the user. */
 export function downloadCSV(name: string, rows: readonly (readonly Cell[])[]): void {
-  download(`${name.replace(/[^\p{L}\p{N}._-]+/gu, "-")}.csv`, new Blob([csv(rows)], { type: "text/csv;charset=utf-8" }));
+  const text = semicolons.value
+    ? `\ufeff${csv(rows.map((row) => row.map((c) => (typeof c === "number" ? String(c).replace(".", ",") : c))), "\r\n", ";")}`
+    : csv(rows);
+  download(`${fileName(name)}.csv`, new Blob([text], { type: "text/csv;charset=utf-8" }));
 }

@@ -10,15 +10,15 @@ export type Span = (typeof spans)[number] | "own";
 export interface Range {
   from: string;
   to?: string | undefined;
-  interval: "hour" | "day";
+  interval: "hour" | "day" | "week" | "month";
   tz: string;
 }
 
 export interface Chosen {
   span: Span;
   range: Range;
-  /** The time of the same length before it. */
-  before: Range;
+  /** The time that it is compared with. */
+  compare: "previous" | "year";
   /** First and last day, for the fields of an own span. */
   days: readonly [from: string, to: string];
 }
@@ -44,34 +44,32 @@ function parse(text: string | undefined): Date | undefined {
 /** chosenSpan reads the span from the query of the address; 30 days without one. */
 export function chosenSpan(query: Readonly<Record<string, string>>, now = new Date()): Chosen {
   const today = plus(now, 0);
+  const compare = query["compare"] === "year" ? "year" : "previous";
+  const long = query["interval"] === "week" || query["interval"] === "month" ? query["interval"] : "day";
   const from = parse(query["from"]);
   const to = parse(query["to"]) ?? today;
   if (from && from <= to) {
     const days = Math.round((to.getTime() - from.getTime()) / 86_400_000) + 1;
-    const interval = days <= 2 ? "hour" : "day";
+    const interval = days <= 2 ? "hour" : long;
     return {
-      span: "own", days: [day(from), day(to)],
+      span: "own", compare, days: [day(from), day(to)],
       range: { from: day(from), to: day(to), interval, tz: zone },
-      before: { from: day(plus(from, -days)), to: day(plus(from, -1)), interval, tz: zone },
     };
   }
   if (query["span"] === "24h") {
     const first = new Date(now);
     first.setMinutes(0, 0, 0);
     first.setTime(first.getTime() - 23 * 3_600_000);
-    const second = new Date(first.getTime() - 24 * 3_600_000);
     return {
-      span: "24h", days: [day(first), day(today)],
+      span: "24h", compare, days: [day(first), day(today)],
       range: { from: first.toISOString(), interval: "hour", tz: zone },
-      before: { from: second.toISOString(), to: first.toISOString(), interval: "hour", tz: zone },
     };
   }
   const span = spans.find((s) => s === query["span"]) ?? "30d";
   const days = parseInt(span, 10);
   const first = plus(today, 1 - days);
   return {
-    span, days: [day(first), day(today)],
-    range: { from: day(first), interval: "day", tz: zone },
-    before: { from: day(plus(first, -days)), to: day(plus(first, -1)), interval: "day", tz: zone },
+    span, compare, days: [day(first), day(today)],
+    range: { from: day(first), interval: long, tz: zone },
   };
 }

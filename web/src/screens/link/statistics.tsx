@@ -10,7 +10,7 @@ import { text as shared } from "../../messages/app";
 import { text as inChart } from "../../messages/chart";
 import { text, textOf } from "../../messages/link";
 import { Breakdown } from "../../ui/breakdown";
-import { Chart, seconds, type Series } from "../../ui/chart";
+import { Chart, type Series } from "../../ui/chart";
 import { downloadCSV } from "../../ui/csv";
 import { Await } from "../../ui/failure";
 import { Table } from "../../ui/table";
@@ -25,7 +25,7 @@ const dimensions = ["countries", "cities", "devices", "browsers", "os", "referre
 type Dimension = (typeof dimensions)[number] | "variants";
 
 /** askStats asks for the statistics of a link, and for the clicks of a name by day. */
-export function askStats(at: Place, range: Range, signal: AbortSignal, named?: { by: Dimension; name: string }): Promise<Stats> {
+export function askStats(at: Place, range: Range & { compare?: Chosen["compare"] }, signal: AbortSignal, named?: { by: Dimension; name: string }): Promise<Stats> {
   return ask(client.GET("/api/v1/urls/{code}/stats", { params: { path: { code: at.code }, query: { domain: at.domain, ...range, ...named } }, signal })) as Promise<Stats>; // a text only if CSV is asked for
 }
 
@@ -33,12 +33,9 @@ export function askStats(at: Place, range: Range, signal: AbortSignal, named?: {
 export function Statistics({ at, link, news }: { at: Place; link: Link; news: () => void }) {
   const { query } = useLocation();
   const chosen = chosenSpan(query);
-  const key = JSON.stringify([chosen.range, chosen.before]);
+  const key = JSON.stringify([chosen.range, chosen.compare]);
   const loaded = useLoad(
-    async (signal) => {
-      const [stats, before] = await Promise.all([askStats(at, chosen.range, signal), askStats(at, chosen.before, signal)]);
-      return { stats, before, chosen };
-    },
+    async (signal) => ({ stats: await askStats(at, { ...chosen.range, compare: chosen.compare }, signal), chosen }),
     [at.code, at.domain, key],
   );
   useRenewal(() => {
@@ -52,13 +49,13 @@ export function Statistics({ at, link, news }: { at: Place; link: Link; news: ()
         <Spans chosen={chosen} />
       </div>
       <Await of={loaded}>
-        {({ stats, before, chosen: of }) => (
+        {({ stats, chosen: of }) => (
           <>
-            <Figures stats={stats} before={before} of={of} link={link} />
+            <Figures stats={stats} of={of} link={link} />
             {stats.total_clicks === 0
               ? <div class="empty"><p>{text("noClicks")}</p><p>{text("noClicksHint")} <a href={link.short_url} target="_blank" rel="noreferrer noopener">{link.short_url}</a></p></div>
               : <>
-                <Line stats={stats} before={before} of={of} code={at.code} />
+                <Line stats={stats} of={of} code={at.code} />
                 <Breakdowns at={at} link={link} stats={stats} range={of.range} />
               </>}
           </>
@@ -88,13 +85,17 @@ function Spans({ chosen }: { chosen: Chosen }) {
       <label class="day"><span class="offscreen">{text("from")}</span><input type="date" value={from} max={to} required onChange={(e) => own([e.currentTarget.value, to])} /></label>
       <span aria-hidden="true">–</span>
       <label class="day"><span class="offscreen">{text("to")}</span><input type="date" value={to} min={from} required onChange={(e) => own([from, e.currentTarget.value])} /></label>
+      {chosen.range.interval !== "hour" && (
+        <select class="small" aria-label={text("step")} value={chosen.range.interval} onChange={(e) => route(inQuery(url, { interval: e.currentTarget.value === "day" ? undefined : e.currentTarget.value }), true)}>
+          {(["day", "week", "month"] as const).map((i) => <option key={i} value={i}>{textOf(`step_${i}`)}</option>)}
+        </select>
+      )}
+      <select class="small" aria-label={text("compareWith")} value={chosen.compare} onChange={(e) => route(inQuery(url, { compare: e.currentTarget.value === "year" ? "year" : undefined }), true)}>
+        <option value="previous">{text("timeBefore")}</option>
+        <option value="year">{text("yearAgo")}</option>
+      </select>
     </div>
   );
-}
-
-/** openFrom returns the second from which on numbers may still grow. */
-function openFrom(stats: Stats): number {
-  return stats.complete_until ? seconds(stats.complete_until) : 0;
 }
 
 /** whyOpen says why the newest numbers may still grow. */
@@ -104,24 +105,26 @@ function whyOpen(stats: Stats): string {
   return stats.interval === "hour" ? text("growsHour") : text("growsDay");
 }
 
-/** compared says how many clicks there were, compared with the time before. Steps that may
- * still grow are left out of both. */
-function compared(stats: Stats, before: Stats, of: Chosen): string {
-  const from = openFrom(stats);
-  let closed = stats.series.findIndex((_, i) => seconds(stats.series[i + 1]?.t ?? stats.to) > from);
-  const whole = closed < 0;
-  if (whole) closed = stats.series.length;
-  if (closed === 0) return "";
-  const sum = (s: Stats) => s.series.slice(0, closed).reduce((n, b) => n + b.clicks, 0);
-  const [now, then] = [sum(stats), sum(before)];
-  const span = of.span === "own" ? textOf("before_own") : textOf(`before_${of.span}`);
-  if (then === 0) return text("compareNone", { span });
-  const values = { span, then, share: percent(Math.abs(now / then - 1)) };
-  const words = now === then ? text("compareSame", values) : textOf(now > then ? "compareMore" : "compareLess", values);
-  return whole ? words : `${words} ${textOf(stats.interval === "hour" ? "compareHour" : "compareDay")}`;
+/** otherTime names the time that statistics are compared with. */
+function otherTime(of: Chosen): string {
+  if (of.compare === "year") return text("yearAgo");
+  if (of.range.interval === "week" || of.range.interval === "month") return text("timeBefore");
+  return textOf(`before_${of.span}`);
 }
 
-function Figures({ stats, before, of, link }: { stats: Stats; before: Stats; of: Chosen; link: Link }) {
+/** compared says how many clicks there were, compared with another time. Steps that may
+ * still grow are left out of both. */
+function compared(stats: Stats, of: Chosen): string {
+  const change = stats.compared?.change;
+  if (!change?.steps) return "";
+  const span = otherTime(of);
+  if (change.share === null || change.share === undefined) return text("compareNone", { span });
+  const values = { span, then: change.before, share: percent(Math.abs(change.share)) };
+  const words = change.share === 0 ? text("compareSame", values) : textOf(change.share > 0 ? "compareMore" : "compareLess", values);
+  return change.steps === stats.series.length ? words : `${words} ${textOf(stats.interval === "hour" ? "compareHour" : stats.interval === "day" ? "compareDay" : "compareStep")}`;
+}
+
+function Figures({ stats, of, link }: { stats: Stats; of: Chosen; link: Link }) {
   return (
     <>
       <dl class="figures">
@@ -131,7 +134,7 @@ function Figures({ stats, before, of, link }: { stats: Stats; before: Stats; of:
         <div class="figure"><dt>{text("visitorBots")}</dt><dd>{number(stats.unique_bots)}</dd></div>
         <div class="figure"><dt>{text("everClicks")}</dt><dd>{number(stats.total_clicks)}</dd></div>
       </dl>
-      <p>{compared(stats, before, of)}</p>
+      <p>{compared(stats, of)}</p>
       <p class="hint">
         {text("visitorsHint")} {text("zoneHint", { zone })} {stats.last_accessed_at ? <>{text("lastClick")} <Moment at={stats.last_accessed_at} />.</> : null}
         {" "}{text("created")} <Moment at={link.created_at} />.
@@ -140,18 +143,19 @@ function Figures({ stats, before, of, link }: { stats: Stats; before: Stats; of:
   );
 }
 
-function Line({ stats, before, of, code }: { stats: Stats; before: Stats; of: Chosen; code: string }) {
+function Line({ stats, of, code }: { stats: Stats; of: Chosen; code: string }) {
   const known = (n: number, t: string) => (Date.parse(t) > Date.now() ? null : n); // not 0 clicks tomorrow
   const series: Series[] = [
     { label: text("clicks"), kind: "main", values: stats.series.map((b) => known(b.clicks, b.t)) },
     { label: text("bots"), kind: "second", values: stats.series.map((b) => known(b.bot_clicks, b.t)) },
     // Where clocks change, one of both times has an hour more.
-    { label: of.span === "own" ? textOf("before_own") : textOf(`before_${of.span}`), kind: "before", values: stats.series.map((_, i) => before.series[i]?.clicks ?? null) },
+    { label: otherTime(of), kind: "before", values: stats.series.map((_, i) => stats.compared?.series[i]?.clicks ?? null) },
   ];
   return (
     <Chart
       title={text("clicksOver")} times={stats.series.map((b) => b.t)} series={series} step={stats.interval} unit={text("clicks")}
       completeUntil={stats.complete_until} incomplete={whyOpen(stats)} file={`${code}-${of.days.join("-")}`}
+      marks={stats.annotations.map((a) => ({ t: a.t, text: `${a.changes.map((c) => textOf(`change_${c}` as "change_target")).join(", ")}${a.by ? ` (${a.by.name})` : ""}` }))}
     />
   );
 }
