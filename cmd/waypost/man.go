@@ -32,8 +32,7 @@ func (p *program) manCommand() *cobra.Command {
 }
 
 // prepareManual keeps the lines of descriptions as they are. It removes a default that
-// differs between users from all flags, so that pages are the same whoever builds a
-// package.
+// differs between users from all flags, so that all users build the same pages.
 func prepareManual(c *cobra.Command, value string) {
 	c.DisableAutoGenTag = true
 	if c.Long != "" {
