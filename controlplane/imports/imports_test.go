@@ -315,7 +315,12 @@ func TestImports_HashesOfPasswordsBecomeThePasswordsOfLinks(t *testing.T) {
 	rows := "original_url;custom_code;password_hash\nhttps://example.com/a;;\nhttps://example.com/a;;" + hash + "\n" +
 		"https://example.com/b;coded;$argon2id$v=19$m=65536,t=3,p=4$c29tZXNhbHRzb21lc2FsdA$RdescudvJCsgt3ub+b27dWRJJTmaapiSYWvCxBpYtqY\n" +
 		strings.Repeat("https://example.com/c;;"+hash+"\n", 30) + "https://example.com/d;;" + strings.Replace(hash, "12", "14", 1) + "\n"
-	i := s.run(t, rows, imports.Settings{KeepCodes: true, Dedupe: true})
+	i := s.work(t, s.send(t, rows, 1<<20, imports.Settings{KeepCodes: true, Dedupe: true}).ID, api.ImportReady)
+	_, err := s.Start(t.Context(), owner, i.ID, true)
+	require.NoError(t, err)
+	tried := s.work(t, i.ID, api.ImportReady)
+	i = s.run(t, rows, imports.Settings{KeepCodes: true, Dedupe: true})
+	require.Equal(t, i.Counts, *tried.Checked)
 	require.EqualValues(t, 4, i.Counts.Created, "a link without the password is another one")
 	require.EqualValues(t, 29, i.Counts.Found)
 	require.Contains(t, i.Counts.Refusals[0].Reason, "has the cost 14")
