@@ -32,6 +32,7 @@ type groupReader struct {
 	ids       []int64 // in order
 	left      int     // days of links that may be read; negative: any number
 	total     rollup.Count
+	totalled  bool // the total is known, because days were read before
 
 	// counted gets the clicks of each link and day, sometimes in several pieces.
 	counted func(link int64, day int32, c rollup.Count)
@@ -84,7 +85,7 @@ SELECT c.clicks, c.bot_clicks FROM unnest($2::bigint[]) s (id)
 CROSS JOIN LATERAL (SELECT clicks, bot_clicks FROM link_click WHERE link_id = s.id AND ` + scoped.OfWorkspace("workspace_id", "$1") + ` OFFSET 0) c`
 )
 
-// days adds up the days [first, end), and all clicks to the total.
+// days adds up the days [first, end), and at the first call all clicks to the total.
 func (r *groupReader) days(ctx context.Context, first, end int32) (map[int32]*rollup.Day, error) {
 	days := make(map[int32]*rollup.Day)
 	of := func(n int32) *rollup.Day {
@@ -93,7 +94,6 @@ func (r *groupReader) days(ctx context.Context, first, end int32) (map[int32]*ro
 		}
 		return days[n]
 	}
-	r.total = rollup.Count{}
 	var link, clicks, bots int64
 	var n int32
 	for step := range slices.Chunk(r.ids, groupStep) {
@@ -108,7 +108,9 @@ func (r *groupReader) days(ctx context.Context, first, end int32) (map[int32]*ro
 		rows, _ := r.tx.Query(ctx, sql, args...)
 		if _, err := pgx.ForEachRow(rows, []any{&link, &n, &hour, &clicks, &bots, &detail}, func() error {
 			c := countOf(clicks, bots)
-			r.total.Add(c)
+			if !r.totalled {
+				r.total.Add(c)
+			}
 			if n >= first && n < end {
 				r.db.addPart(of(n), detail, c, hour)
 				r.counted(link, n, c)
@@ -118,12 +120,14 @@ func (r *groupReader) days(ctx context.Context, first, end int32) (map[int32]*ro
 			return nil, err
 		}
 
-		rows, _ = r.tx.Query(ctx, groupTotal, r.workspace, step)
-		if _, err := pgx.ForEachRow(rows, []any{&clicks, &bots}, func() error {
-			r.total.Add(countOf(clicks, bots))
-			return nil
-		}); err != nil {
-			return nil, err
+		if !r.totalled {
+			rows, _ = r.tx.Query(ctx, groupTotal, r.workspace, step)
+			if _, err := pgx.ForEachRow(rows, []any{&clicks, &bots}, func() error {
+				r.total.Add(countOf(clicks, bots))
+				return nil
+			}); err != nil {
+				return nil, err
+			}
 		}
 
 		var limit *int
@@ -155,6 +159,7 @@ func (r *groupReader) days(ctx context.Context, first, end int32) (map[int32]*ro
 	for _, d := range days {
 		d.Complete()
 	}
+	r.totalled = true
 	return days, nil
 }
 
