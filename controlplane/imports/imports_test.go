@@ -314,20 +314,21 @@ func TestImports_HashesOfPasswordsBecomeThePasswordsOfLinks(t *testing.T) {
 	const hash = "$2b$12$N9qo8uLOickgx2ZMRZoMyef5xcSVz6tDlwsebqZ59QrUm.lPYTRCO"
 	rows := "original_url;custom_code;password_hash\nhttps://example.com/a;;\nhttps://example.com/a;;" + hash + "\n" +
 		"https://example.com/b;coded;$argon2id$v=19$m=65536,t=3,p=4$c29tZXNhbHRzb21lc2FsdA$RdescudvJCsgt3ub+b27dWRJJTmaapiSYWvCxBpYtqY\n" +
-		strings.Repeat("https://example.com/c;;"+hash+"\n", 30) + "https://example.com/d;;" + strings.Replace(hash, "12", "14", 1) + "\n"
+		strings.Repeat("https://example.com/c;;"+hash+"\n", 30) + "https://example.com/d;;" + strings.Replace(hash, "12", "14", 1) + "\n" +
+		strings.Repeat("https://example.com/e;;\n", 1000) + "https://example.com/e;;" + hash + "\n" // in another step
 	i := s.work(t, s.send(t, rows, 1<<20, imports.Settings{KeepCodes: true, Dedupe: true}).ID, api.ImportReady)
 	_, err := s.Start(t.Context(), owner, i.ID, true)
 	require.NoError(t, err)
 	tried := s.work(t, i.ID, api.ImportReady)
 	i = s.run(t, rows, imports.Settings{KeepCodes: true, Dedupe: true})
 	require.Equal(t, i.Counts, *tried.Checked)
-	require.EqualValues(t, 4, i.Counts.Created, "a link without the password is another one")
-	require.EqualValues(t, 29, i.Counts.Found)
+	require.EqualValues(t, 6, i.Counts.Created, "a link without the password is another one")
+	require.EqualValues(t, 29+999, i.Counts.Found)
 	require.Contains(t, i.Counts.Refusals[0].Reason, "has the cost 14")
 	again := s.run(t, rows, imports.Settings{KeepCodes: true, Dedupe: true})
 	require.Zero(t, again.Counts.Created)
-	require.Equal(t, 3, s.number(t, `SELECT count(*) FROM link WHERE get_byte(programme, 1) & 8 > 0`))
-	require.Equal(t, 3, s.number(t, `SELECT count(DISTINCT substr(programme, 1, 200)) FROM link WHERE get_byte(programme, 1) & 8 > 0`))
+	require.Equal(t, 4, s.number(t, `SELECT count(*) FROM link WHERE get_byte(programme, 1) & 8 > 0`))
+	require.Equal(t, 4, s.number(t, `SELECT count(DISTINCT substr(programme, 1, 200)) FROM link WHERE get_byte(programme, 1) & 8 > 0`))
 
 	_, sample, err := s.Find(t.Context(), owner, i.ID)
 	require.NoError(t, err)

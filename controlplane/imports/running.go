@@ -14,7 +14,6 @@ import (
 	"waypost/api"
 	"waypost/controlplane"
 	"waypost/internal/linkfile"
-	"waypost/rules"
 )
 
 // maxPasswords bounds the rows with passwords of a step, because each takes the work of a
@@ -318,11 +317,7 @@ func namesOf(l *waypost.Link) (code, target string) {
 		code = nameOf(l.Domain, l.Key())
 		return code, aliasOf(l.Domain, l.Key()) + l.OriginalURL
 	}
-	target = aliasOf(l.Domain, "") + l.OriginalURL + string(l.Rules)
-	if rules.HasPassword(l.Programme) {
-		target += "\x00"
-	}
-	return "", target
+	return "", aliasOf(l.Domain, "") + l.OriginalURL + string(l.Rules) // of a link with a password they are not empty
 }
 
 // of reports whether an earlier row had the code of a link, also as an alias, or the
