@@ -357,7 +357,7 @@ export async function sureness(c) {
   await c.page.getByText("50% more than in the 30 days before (20).").waitFor();
   await c.page.getByText(/may still grow: eu-1 may bring clicks from/).waitFor();
   const chart = c.page.locator("figure.chart").first();
-  const picture = await saved(c, chart.getByRole("button", { name: "Download picture (PNG): Clicks over time" }));
+  const picture = await saved(c, chart.getByRole("button", { name: "Download PNG: Clicks over time" }));
   c.assert.match(picture.name, /\.png$/);
   c.assert.match(picture.text, /PNG/);
   await chart.getByRole("button", { name: "Table" }).click();
