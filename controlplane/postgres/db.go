@@ -117,6 +117,7 @@ type DB struct {
 	*BlockStore
 	*ImportStore
 	*analytics.Store
+	*ViewStore
 	*UnknownStore
 	*ReaperStore
 	*SaltStore
@@ -164,6 +165,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		BlockStore:      &BlockStore{pool: p},
 		ImportStore:     &ImportStore{pool: p},
 		Store:           counted,
+		ViewStore:       &ViewStore{pool: p},
 		UnknownStore:    &UnknownStore{pool: p},
 		ReaperStore:     &ReaperStore{pool: p, clicks: counted},
 		SaltStore:       &SaltStore{pool: p, retention: cfg.SaltRetention},

@@ -1,4 +1,4 @@
-package analytics
+package postgres
 
 import (
 	"context"
@@ -10,6 +10,9 @@ import (
 	"waypost/controlplane"
 	"waypost/controlplane/postgres/scoped"
 )
+
+// ViewStore implements controlplane.ViewStore.
+type ViewStore struct{ pool *pool }
 
 // selectViews lists views with the addresses of the links of public ones.
 const selectViews = `
@@ -25,15 +28,13 @@ func scanViews(all *[]controlplane.View, ws *waypost.WorkspaceID) func(pgx.Rows)
 	})
 }
 
-// Views implements controlplane.ViewStore.
-func (db *Store) Views(ctx context.Context, ws waypost.WorkspaceID) (all []controlplane.View, err error) {
+func (db *ViewStore) Views(ctx context.Context, ws waypost.WorkspaceID) (all []controlplane.View, err error) {
 	err = db.pool.QueryIn(ctx, scoped.TenantOf(ws), selectViews+`WHERE `+scoped.OfWorkspace("v.workspace_id", "$1")+` ORDER BY v.name`,
 		[]any{ws}, scanViews(&all, new(waypost.WorkspaceID)))
 	return all, scoped.Classify("list views", err)
 }
 
-// PublicView implements controlplane.ViewStore.
-func (db *Store) PublicView(ctx context.Context, hash []byte) (v controlplane.View, ws waypost.WorkspaceID, err error) {
+func (db *ViewStore) PublicView(ctx context.Context, hash []byte) (v controlplane.View, ws waypost.WorkspaceID, err error) {
 	var all []controlplane.View
 	err = db.pool.QueryIn(ctx, scoped.Operator, selectViews+`
 		JOIN workspace w ON w.id = v.workspace_id AND w.deleted_at IS NULL WHERE v.secret = $1`, []any{hash}, scanViews(&all, &ws))
@@ -46,8 +47,7 @@ func (db *Store) PublicView(ctx context.Context, hash []byte) (v controlplane.Vi
 	return v, ws, scoped.Classify("read a public view", err)
 }
 
-// AddView implements controlplane.ViewStore.
-func (db *Store) AddView(ctx context.Context, by controlplane.Actor, v *controlplane.View, hash []byte, most int) error {
+func (db *ViewStore) AddView(ctx context.Context, by controlplane.Actor, v *controlplane.View, hash []byte, most int) error {
 	return db.changeViews(ctx, by, "save a view", func(tx pgx.Tx) error {
 		var link *int64
 		if hash != nil {
@@ -75,8 +75,7 @@ func (db *Store) AddView(ctx context.Context, by controlplane.Actor, v *controlp
 	})
 }
 
-// RenameView implements controlplane.ViewStore.
-func (db *Store) RenameView(ctx context.Context, by controlplane.Actor, id int64, name string) error {
+func (db *ViewStore) RenameView(ctx context.Context, by controlplane.Actor, id int64, name string) error {
 	return db.changeViews(ctx, by, "rename a view", func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `UPDATE stats_view SET name = $3 WHERE workspace_id = $1 AND id = $2`, by.Workspace, id, name)
 		if err == nil && tag.RowsAffected() == 0 {
@@ -86,8 +85,7 @@ func (db *Store) RenameView(ctx context.Context, by controlplane.Actor, id int64
 	})
 }
 
-// DeleteView implements controlplane.ViewStore.
-func (db *Store) DeleteView(ctx context.Context, by controlplane.Actor, id int64) error {
+func (db *ViewStore) DeleteView(ctx context.Context, by controlplane.Actor, id int64) error {
 	return db.changeViews(ctx, by, "delete a view", func(tx pgx.Tx) error {
 		var name string
 		var public bool
@@ -100,7 +98,7 @@ func (db *Store) DeleteView(ctx context.Context, by controlplane.Actor, id int64
 	})
 }
 
-func (db *Store) changeViews(ctx context.Context, by controlplane.Actor, doing string, change func(tx pgx.Tx) error) error {
+func (db *ViewStore) changeViews(ctx context.Context, by controlplane.Actor, doing string, change func(tx pgx.Tx) error) error {
 	return db.pool.Within(ctx, scoped.TenantOf(by.Workspace), doing, func(tx pgx.Tx) error {
 		err := change(tx)
 		switch scoped.PgCode(err) {
