@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"strings"
 	"time"
 
@@ -43,21 +42,14 @@ func auditTable(page *client.AuditPage, all bool, width int) string {
 	if len(page.Entries) == 0 {
 		return "nothing is noted here"
 	}
-	var b strings.Builder
-	if all {
-		_, _ = fmt.Fprint(&b, "WORKSPACE\t")
+	header, first := "WORKSPACE\tTIME\tWHO\tDID\tTO\tDETAIL", 0
+	if !all {
+		header, first = strings.TrimPrefix(header, "WORKSPACE\t"), 1
 	}
-	_, _ = fmt.Fprintln(&b, "TIME\tWHO\tDID\tTO\tDETAIL")
-	for i := range page.Entries {
-		e := &page.Entries[i]
-		if all {
-			_, _ = fmt.Fprintf(&b, "%s\t", printable(e.Workspace))
-		}
-		_, _ = fmt.Fprintf(&b, "%s\t%s\t%s\t%s\t%s\n",
-			e.At.Local().Format(time.DateTime), printable(e.Actor), printable(e.Action), printable(e.Subject),
-			printable(shortened(detailText(e.Detail))))
-	}
-	return tabbed(b.String(), width)
+	return tableOf(header, page.Entries, width, func(e *client.AuditEntry) []any {
+		cells := []any{e.Workspace, e.At.Local().Format(time.DateTime), e.Actor, e.Action, e.Subject, shortened(detailText(e.Detail))}
+		return cells[first:]
+	})
 }
 
 // detailText returns the sentence in an entry's detail or, without one, the whole

@@ -59,10 +59,7 @@ func listDomains(ctx context.Context, api *client.Client, everyone bool) ([]clie
 }
 
 func domainTable(domains []client.Domain, width int) string {
-	var b strings.Builder
-	_, _ = fmt.Fprintln(&b, "ID\tHOST\tOWNER\tSTATE\tCERTIFICATE\tROOT\tNOT FOUND")
-	for i := range domains {
-		d := &domains[i]
+	return tableOf("ID\tHOST\tOWNER\tSTATE\tCERTIFICATE\tROOT\tNOT FOUND", domains, width, func(d *client.Domain) []any {
 		owner := "own"
 		switch {
 		case d.Shared:
@@ -86,10 +83,8 @@ func domainTable(domains []client.Domain, width int) string {
 		if d.ExactPaths {
 			state += ", exact paths"
 		}
-		_, _ = fmt.Fprintf(&b, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", d.ID, printable(d.Host), owner, state, printable(d.Certificate.State),
-			printable(orNone(shortened(d.RootURL))), printable(orNone(shortened(d.NotFoundURL))))
-	}
-	return tabbed(b.String(), width)
+		return []any{d.ID, d.Host, owner, state, d.Certificate.State, orNone(shortened(d.RootURL)), orNone(shortened(d.NotFoundURL))}
+	})
 }
 
 func orNone(url string) string {

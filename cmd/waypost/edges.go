@@ -176,19 +176,16 @@ func edgeTable(edges []client.Edge, now time.Time, width int) string {
 	if len(edges) == 0 {
 		return "no edge has reported to this control plane yet"
 	}
-	rows := [][]string{{
-		"NODE", "REGION", "STATE", "POSITION", "LAG", "REQ/S", "PENDING", "DISK FREE", "LAST SEEN", "VERIFIED", "CREDENTIAL", "VERSION",
-	}}
-	for i := range edges {
-		e := &edges[i]
-		state := printable(e.State)
+	const header = "NODE\tREGION\tSTATE\tPOSITION\tLAG\tREQ/S\tPENDING\tDISK FREE\tLAST SEEN\tVERIFIED\tCREDENTIAL\tVERSION"
+	return tableOf(header, edges, width, func(e *client.Edge) []any {
+		state := e.State
 		switch {
 		case len(e.Twins) > 0:
-			state = "TWIN: " + printable(strings.Join(e.Twins, ", "))
+			state = "TWIN: " + strings.Join(e.Twins, ", ")
 		case e.Via == "gossip":
 			state += " (gossip)"
 		case e.State == "alive" && e.Held != "":
-			state = "HELD: " + printable(e.Held)
+			state = "HELD: " + e.Held
 		case e.State == "alive" && e.HasBlocks != nil && !*e.HasBlocks:
 			state = "LACKS BLOCKS"
 		case e.State == "alive" && e.Draining:
@@ -196,39 +193,33 @@ func edgeTable(edges []client.Edge, now time.Time, width int) string {
 		case e.State == "alive" && slices.ContainsFunc(e.Conditions, func(c client.NodeCondition) bool { return c.Name == "ReplicaDiskLow" }):
 			state = "LOW DISK"
 		case e.State == "alive" && e.Replica != "" && e.Replica != "following":
-			state += ", " + printable(e.Replica)
+			state += ", " + e.Replica
 			if e.HeldWhy != "" {
-				state += ": " + cut(printable(e.HeldWhy), maxReason)
+				state += ": " + cut(e.HeldWhy, maxReason)
 			}
 		}
-		rows = append(rows, []string{
-			printable(e.Node), printable(e.Region), state, positionText(e), lagText(e), requestsText(e), pendingText(e), diskText(e),
-			ago(now.Sub(e.LastSeen)),
-			verifiedText(e.Verified, now), credentialText(e), printable(e.Version),
-		})
-	}
-	return tabulate(rows, width)
+		return []any{
+			e.Node, e.Region, state, positionText(e), lagText(e), requestsText(e), pendingText(e), diskText(e),
+			ago(now.Sub(e.LastSeen)), verifiedText(e.Verified, now), credentialText(e), e.Version,
+		}
+	})
 }
 
 // controlTable lays out control planes for people.
 func controlTable(all []client.ControlPlane, now time.Time, width int) string {
-	rows := [][]string{{"CONTROL PLANE", "REGION", "STATE", "STARTED", "LAST SEEN", "VERSION", "CONDITIONS"}}
-	for i := range all {
-		c := &all[i]
-		state, names := printable(c.State), []string{}
+	return tableOf("CONTROL PLANE\tREGION\tSTATE\tSTARTED\tLAST SEEN\tVERSION\tCONDITIONS", all, width, func(c *client.ControlPlane) []any {
+		state, names := c.State, []string{}
 		if c.Answers {
 			state += " (answers)"
 		}
 		for _, known := range c.Conditions {
-			names = append(names, printable(known.Name))
+			names = append(names, known.Name)
 		}
 		slices.Sort(names)
-		rows = append(rows, []string{
-			printable(c.Node), printable(c.Region), state, ago(now.Sub(c.StartedAt)), ago(now.Sub(c.LastSeen)), printable(c.Version),
-			strings.Join(slices.Compact(names), ", "),
-		})
-	}
-	return tabulate(rows, width)
+		return []any{
+			c.Node, c.Region, state, ago(now.Sub(c.StartedAt)), ago(now.Sub(c.LastSeen)), c.Version, strings.Join(slices.Compact(names), ", "),
+		}
+	})
 }
 
 // positionText shows the epoch only where there has been more than one.

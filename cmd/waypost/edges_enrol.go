@@ -127,16 +127,11 @@ func credentialTable(all []client.NodeCredential, now time.Time, width int) stri
 	if len(all) == 0 {
 		return "no edge has a credential of its own: make a token with `waypost edges enrol`"
 	}
-	var b strings.Builder
-	_, _ = fmt.Fprintln(&b, "NODE\tREGION\tROLE\tSTATE\tENROLLED\tLAST SEEN\tFORMER NAMES")
-	for i := range all {
-		c := &all[i]
+	return tableOf("NODE\tREGION\tROLE\tSTATE\tENROLLED\tLAST SEEN\tFORMER NAMES", all, width, func(c *client.NodeCredential) []any {
 		seen := "never"
 		if c.LastSeenAt != nil {
 			seen = ago(now.Sub(*c.LastSeenAt))
 		}
-		_, _ = fmt.Fprintf(&b, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(c.Node), printable(c.Region), printable(c.Role), printable(c.State),
-			ago(now.Sub(c.CreatedAt)), seen, printable(strings.Join(c.Former, ", ")))
-	}
-	return tabbed(b.String(), width)
+		return []any{c.Node, c.Region, c.Role, c.State, ago(now.Sub(c.CreatedAt)), seen, strings.Join(c.Former, ", ")}
+	})
 }

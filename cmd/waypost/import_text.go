@@ -112,15 +112,9 @@ func importTable(all []client.Import, width int) string {
 	if len(all) == 0 {
 		return "no imports"
 	}
-	rows := [][]string{{"ID", "STATE", "CREATED", "ROWS", "LINKS", "REFUSED", "NAME"}}
-	for i := range all {
-		im := &all[i]
-		rows = append(rows, []string{
-			im.ID, im.State, im.CreatedAt.Format(time.DateTime), fmt.Sprint(im.Rows),
-			fmt.Sprint(im.Counts.Created), fmt.Sprint(im.Counts.Refused), printable(shortened(im.Name)),
-		})
-	}
-	return tabulate(rows, width)
+	return tableOf("ID\tSTATE\tCREATED\tROWS\tLINKS\tREFUSED\tNAME", all, width, func(im *client.Import) []any {
+		return []any{im.ID, im.State, im.CreatedAt.Format(time.DateTime), im.Rows, im.Counts.Created, im.Counts.Refused, shortened(im.Name)}
+	})
 }
 
 // importText describes an import for people.

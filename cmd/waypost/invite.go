@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,22 +64,14 @@ func accountState(disabled, hasPassword bool, invitedUntil *time.Time) string {
 }
 
 func accountTable(all []client.Account, width int) string {
-	var b strings.Builder
-	_, _ = fmt.Fprintln(&b, "ID\tEMAIL\tSTATE\tLOOKED AFTER BY\tWORKSPACES\tNAME")
-	for i := range all {
-		a := &all[i]
-		state := accountState(a.Disabled, a.HasPassword, a.InvitedUntil)
-		home := "operators"
-		if a.Home != "" {
-			home = a.Home
-		}
+	return tableOf("ID\tEMAIL\tSTATE\tLOOKED AFTER BY\tWORKSPACES\tNAME", all, width, func(a *client.Account) []any {
 		in := make([]string, len(a.Workspaces))
 		for j, w := range a.Workspaces {
 			in[j] = w.Slug + " (" + w.Role + ")"
 		}
-		_, _ = fmt.Fprintf(&b, "%d\t%s\t%s\t%s\t%s\t%s\n", a.ID, printable(a.Email), state, printable(home), printable(strings.Join(in, ", ")), printable(a.Name))
-	}
-	return tabbed(b.String(), width)
+		state := accountState(a.Disabled, a.HasPassword, a.InvitedUntil)
+		return []any{a.ID, a.Email, state, cmp.Or(a.Home, "operators"), strings.Join(in, ", "), a.Name}
+	})
 }
 
 func (p sessionCommands) acceptCommand() *cobra.Command {

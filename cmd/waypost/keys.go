@@ -54,14 +54,11 @@ func (p keysCommands) listCommand() *cobra.Command {
 }
 
 func keyTable(keys []client.Key, width int) string {
-	var b strings.Builder
-	_, _ = fmt.Fprintln(&b, "ID\tNAME\tKEY\tSCOPES\tOWNER\tEXPIRES\tLAST USED")
-	for i := range keys {
-		k := &keys[i]
-		_, _ = fmt.Fprintf(&b, "%d\t%s\t%s…\t%s\t%s\t%s\t%s\n", k.ID, printable(k.Name), printable(k.Prefix), strings.Join(k.Scopes, ","),
-			printable(orNone(k.OwnerEmail)), momentText(k.ExpiresAt), momentText(k.LastUsedAt))
-	}
-	return tabbed(b.String(), width)
+	return tableOf("ID\tNAME\tKEY\tSCOPES\tOWNER\tEXPIRES\tLAST USED", keys, width, func(k *client.Key) []any {
+		return []any{
+			k.ID, k.Name, k.Prefix + "…", strings.Join(k.Scopes, ","), orNone(k.OwnerEmail), momentText(k.ExpiresAt), momentText(k.LastUsedAt),
+		}
+	})
 }
 
 func momentText(t *time.Time) string {

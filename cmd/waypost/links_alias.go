@@ -71,11 +71,9 @@ func (p linksCommands) listAliasesCommand() *cobra.Command {
 		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
 			host, code := linkName(domain, args[0])
 			link, err := api.Links.Find(ctx, host, code)
-			rows := [][]string{{"ALIAS", "CREATED", "TITLE"}}
-			for _, a := range link.Aliases {
-				rows = append(rows, []string{printable(a.ShortURL), a.CreatedAt.Format(time.DateTime), printable(shortened(a.Title))})
-			}
-			text := tabulate(rows, p.width())
+			text := tableOf("ALIAS\tCREATED\tTITLE", link.Aliases, p.width(), func(a *client.Alias) []any {
+				return []any{a.ShortURL, a.CreatedAt.Format(time.DateTime), shortened(a.Title)}
+			})
 			if len(link.Aliases) == 0 {
 				text = "no aliases"
 			}

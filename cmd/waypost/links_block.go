@@ -161,13 +161,9 @@ func (p linksCommands) blocksCommand() *cobra.Command {
 		PreRunE: page.check,
 		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
 			found, err := api.Blocks.List(ctx, page.limit, page.cursor)
-			rows := [][]string{{"LINK", "SINCE", "POLICY", "REASON"}}
-			for _, b := range found.Blocks {
-				rows = append(rows, []string{
-					printable(b.Domain + "/" + b.ShortCode), b.At.Local().Format(time.DateTime), printable(b.Policy), printable(b.Reason),
-				})
-			}
-			text := tabulate(rows, p.width())
+			text := tableOf("LINK\tSINCE\tPOLICY\tREASON", found.Blocks, p.width(), func(b *client.Block) []any {
+				return []any{b.Domain + "/" + b.ShortCode, b.At.Local().Format(time.DateTime), b.Policy, b.Reason}
+			})
 			if len(found.Blocks) == 0 {
 				text = "no link is blocked"
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"waypost/api"
 	"waypost/client"
 )
 
@@ -102,17 +103,13 @@ func explanationText(e *client.Explanation, width int) string {
 		field("cookie", "variant "+strconv.Itoa(f.Variant))
 	}
 	if len(e.Rules) > 0 {
-		rows := [][]string{{"RULE", "NAME", "OUTCOME", "CONDITION THAT FAILED"}}
-		for _, rule := range e.Rules {
+		b.WriteString("\n" + tableOf("RULE\tNAME\tOUTCOME\tCONDITION THAT FAILED", e.Rules, width, func(rule *api.ExplainedRule) []any {
 			condition := ""
 			if rule.Failed != nil {
 				condition = fmt.Sprintf("%d: %s", *rule.Failed+1, rule.Condition)
 			}
-			rows = append(rows, []string{
-				strconv.Itoa(rule.ID), printable(rule.Name), strings.ReplaceAll(rule.Outcome, "_", " "), printable(condition),
-			})
-		}
-		b.WriteString("\n" + tabulate(rows, width) + "\n\n")
+			return []any{rule.ID, rule.Name, strings.ReplaceAll(rule.Outcome, "_", " "), condition}
+		}) + "\n\n")
 	}
 	field("answer", strings.TrimSpace(strconv.Itoa(r.Status)+" "+r.Location))
 	field("because", r.Reason)

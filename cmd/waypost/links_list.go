@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -194,12 +193,10 @@ func (p linksCommands) tagsCommand() *cobra.Command {
 				}
 				tags = append(tags, page...)
 			}
-			rows := [][]string{{"LINKS", "TAG"}}
-			for _, t := range tags {
-				rows = append(rows, []string{strconv.FormatInt(t.Links, 10), printable(t.Tag)})
-			}
-			if text = tabulate(rows, p.width()); len(tags) == 0 {
+			if len(tags) == 0 {
 				text = "no tags"
+			} else {
+				text = tableOf("LINKS\tTAG", tags, p.width(), func(t *client.TagCount) []any { return []any{t.Links, t.Tag} })
 			}
 			return text, map[string]any{"tags": tags}, nil
 		}),

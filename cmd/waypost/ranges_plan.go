@@ -92,18 +92,13 @@ func beforeAndAfter(plan *client.RangePlan, width int) string {
 	for i := range plan.After {
 		after[plan.After[i].Region] = &plan.After[i]
 	}
-	var b strings.Builder
-	_, _ = fmt.Fprintln(&b, "REGION\tRATE\tUNISSUED\tLEFT\tUNISSUED THEN\tLEFT THEN")
-	for i := range plan.Before {
-		s := &plan.Before[i]
+	return tableOf("REGION\tRATE\tUNISSUED\tLEFT\tUNISSUED THEN\tLEFT THEN", plan.Before, width, func(s *client.Supply) []any {
 		then, left := "unknown", "unknown"
 		if a := after[s.Region]; a != nil {
 			then, left = grouped(a.Unissued), lasts(a.MinutesLeft, a.Unissued)
 		}
-		_, _ = fmt.Fprintf(&b, "%s\t%s\t%s\t%s\t%s\t%s\n", printable(s.Region), rateText(s.Rate), grouped(s.Unissued),
-			lasts(s.MinutesLeft, s.Unissued), then, left)
-	}
-	return tabbed(b.String(), width) + "\n"
+		return []any{s.Region, rateText(s.Rate), grouped(s.Unissued), lasts(s.MinutesLeft, s.Unissued), then, left}
+	}) + "\n"
 }
 
 // stepText describes a step.

@@ -77,14 +77,9 @@ func rangeTable(ranges []client.Range, width int) string {
 	slices.SortFunc(ranges, func(x, y client.Range) int {
 		return cmp.Or(strings.Compare(x.Region, y.Region), cmp.Compare(x.ID, y.ID))
 	})
-	var b strings.Builder
-	_, _ = fmt.Fprintln(&b, "ID\tREGION\tPREFIX\tUSED\tRATE\tLEFT\tSTATE\tHELD BY")
-	for i := range ranges {
-		r := &ranges[i]
-		_, _ = fmt.Fprintf(&b, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, printable(r.Region), printable(r.Prefix), usedText(r), rateText(r.Rate),
-			leftText(r), printable(r.State), holders(r.Leases))
-	}
-	return tabbed(b.String(), width) + "\n"
+	return tableOf("ID\tREGION\tPREFIX\tUSED\tRATE\tLEFT\tSTATE\tHELD BY", ranges, width, func(r *client.Range) []any {
+		return []any{r.ID, r.Region, r.Prefix, usedText(r), rateText(r.Rate), leftText(r), r.State, holders(r.Leases)}
+	}) + "\n"
 }
 
 func supplyTable(space *client.KeySpace, width int) string {
@@ -94,14 +89,9 @@ func supplyTable(space *client.KeySpace, width int) string {
 			live[space.Ranges[i].Region]++
 		}
 	}
-	var b strings.Builder
-	_, _ = fmt.Fprintln(&b, "REGION\tLIVE RANGES\tUNISSUED\tRATE\tLEFT")
-	for i := range space.Regions {
-		s := &space.Regions[i]
-		_, _ = fmt.Fprintf(&b, "%s\t%d\t%s\t%s\t%s\n", printable(s.Region), live[s.Region], grouped(s.Unissued), rateText(s.Rate),
-			lasts(s.MinutesLeft, s.Unissued))
-	}
-	return tabbed(b.String(), width) + "\n"
+	return tableOf("REGION\tLIVE RANGES\tUNISSUED\tRATE\tLEFT", space.Regions, width, func(s *client.Supply) []any {
+		return []any{s.Region, live[s.Region], grouped(s.Unissued), rateText(s.Rate), lasts(s.MinutesLeft, s.Unissued)}
+	}) + "\n"
 }
 
 // rangeText shows a range with all that is known of it.

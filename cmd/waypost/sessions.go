@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"waypost/api"
 	"waypost/client"
 )
 
@@ -31,17 +32,13 @@ func (p sessionCommands) listCommand() *cobra.Command {
 }
 
 func sessionTable(all *client.Sessions, width int) string {
-	var b strings.Builder
-	_, _ = fmt.Fprintln(&b, "ID\tSINCE\tLAST USED\tADDRESS\tPROGRAM")
-	for _, s := range all.Sessions {
+	return tableOf("ID\tSINCE\tLAST USED\tADDRESS\tPROGRAM", all.Sessions, width, func(s *api.SessionInfo) []any {
 		program := s.UserAgent
 		if s.Current {
 			program = "(this one) " + program
 		}
-		_, _ = fmt.Fprintf(&b, "%d\t%s\t%s\t%s\t%s\n", s.ID, s.CreatedAt.Local().Format(time.DateTime),
-			s.LastUsedAt.Local().Format(time.DateTime), orNone(s.Address), printable(program))
-	}
-	return tabbed(b.String(), width)
+		return []any{s.ID, s.CreatedAt.Local().Format(time.DateTime), s.LastUsedAt.Local().Format(time.DateTime), orNone(s.Address), program}
+	})
 }
 
 func (p sessionCommands) endCommand() *cobra.Command {

@@ -3,10 +3,10 @@ package main
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"waypost/api"
 	"waypost/client"
 )
 
@@ -70,17 +70,13 @@ func unknownTable(u *client.UnknownAddresses, width int) string {
 	if len(u.Addresses) == 0 {
 		return "no address without a link was asked for by five people on a day from " + u.From + " to " + u.To
 	}
-	rows := [][]string{{"ADDRESS", "PEOPLE", "BOTS", "LAST", "ANSWER"}}
-	for _, a := range u.Addresses {
+	return tableOf("ADDRESS\tPEOPLE\tBOTS\tLAST\tANSWER", u.Addresses, width, func(a *client.UnknownAddress) []any {
 		answer := "none"
 		if a.Pattern {
 			answer = "pattern"
 		}
-		rows = append(rows, []string{
-			"/" + printable(a.Path), strconv.FormatInt(a.People, 10), strconv.FormatInt(a.Bots, 10), a.Days[len(a.Days)-1].Day, answer,
-		})
-	}
-	return tabulate(rows, width)
+		return []any{"/" + a.Path, a.People, a.Bots, a.Days[len(a.Days)-1].Day, answer}
+	})
 }
 
 // groupsText lays out a table of groups of links for people.
@@ -88,15 +84,9 @@ func groupsText(t *client.GroupTable, of string, width int) string {
 	if len(t.Groups) == 0 {
 		return "no link has a " + of + " that fits"
 	}
-	rows := [][]string{{strings.ToUpper(of), "CLICKS", "BOTS", "PEOPLE", "SHARE", "BEFORE", "LINKS"}}
-	for _, g := range t.Groups {
-		row := []string{printable(cut(g.Name, shownLength))}
-		for _, n := range []int64{g.Clicks, g.BotClicks, g.People} {
-			row = append(row, strconv.FormatInt(n, 10))
-		}
-		rows = append(rows, append(row, percent(g.Share), strconv.FormatInt(g.ClicksBefore, 10), strconv.FormatInt(g.Links, 10)))
-	}
-	text := tabulate(rows, width)
+	text := tableOf(strings.ToUpper(of)+"\tCLICKS\tBOTS\tPEOPLE\tSHARE\tBEFORE\tLINKS", t.Groups, width, func(g *api.Group) []any {
+		return []any{cut(g.Name, shownLength), g.Clicks, g.BotClicks, g.People, percent(g.Share), g.ClicksBefore, g.Links}
+	})
 	if more := t.Found - len(t.Groups); more > 0 {
 		text += fmt.Sprintf("\nand %d more", more)
 	}
@@ -174,16 +164,13 @@ func writeNames(b *strings.Builder, title string, names []client.Named, width in
 		return
 	}
 	sum := sumOf(names)
-	var w strings.Builder
-	_, _ = fmt.Fprintf(&w, "%s\tCLICKS\tSHARE\n", title)
-	for i, n := range names {
-		if i == shownNames && len(names) > shownNames+1 {
-			_, _ = fmt.Fprintf(&w, "and %d more\t%d\t%s\n", len(names)-i, sumOf(names[i:]), share(sumOf(names[i:]), sum))
-			break
-		}
-		_, _ = fmt.Fprintf(&w, "%s\t%d\t%s\n", printable(cut(n.Name, shownLength)), n.Clicks, share(n.Clicks, sum))
+	if more := len(names) - shownNames; more > 1 {
+		rest := client.Named{Name: fmt.Sprintf("and %d more", more), Clicks: sumOf(names[shownNames:])}
+		names = append(slices.Clip(names[:shownNames]), rest)
 	}
-	b.WriteString("\n" + tabbed(w.String(), width) + "\n")
+	b.WriteString("\n" + tableOf(title+"\tCLICKS\tSHARE", names, width, func(n *client.Named) []any {
+		return []any{cut(n.Name, shownLength), n.Clicks, share(n.Clicks, sum)}
+	}) + "\n")
 }
 
 // writeVariants shows the share of a rule's clicks that its split sent to each variant.
@@ -191,17 +178,13 @@ func writeVariants(b *strings.Builder, variants []client.VariantClicks, width in
 	if len(variants) == 0 {
 		return
 	}
-	var w strings.Builder
-	_, _ = fmt.Fprint(&w, "RULE\tVARIANT\tCLICKS\tSHARE\t95 % INTERVAL\n")
-	for _, v := range variants {
+	b.WriteString("\n" + tableOf("RULE\tVARIANT\tCLICKS\tSHARE\t95 % INTERVAL", variants, width, func(v *client.VariantClicks) []any {
 		interval := ""
 		if len(v.Interval) == 2 {
 			interval = percent(v.Interval[0]) + " to " + percent(v.Interval[1])
 		}
-		_, _ = fmt.Fprintf(&w, "%s\t%s\t%d\t%s\t%s\n", printable(cut(v.Rule, shownLength)), printable(cut(v.Name, shownLength)), v.Clicks,
-			percent(v.Share), interval)
-	}
-	b.WriteString("\n" + tabbed(w.String(), width) + "\n")
+		return []any{cut(v.Rule, shownLength), cut(v.Name, shownLength), v.Clicks, percent(v.Share), interval}
+	}) + "\n")
 }
 
 func sumOf(names []client.Named) (sum int64) {
@@ -219,16 +202,11 @@ func writeTop(b *strings.Builder, top []client.TopLink, width int) {
 	if len(top) == 0 {
 		return
 	}
-	var w strings.Builder
-	_, _ = fmt.Fprint(&w, "LINK\tCLICKS\tBOTS\tTARGET\tTITLE\n")
-	for i := range top {
-		l := &top[i]
+	b.WriteString("\n" + tableOf("LINK\tCLICKS\tBOTS\tTARGET\tTITLE", top, width, func(l *client.TopLink) []any {
 		name := l.ShortCode
 		if l.Domain != "" {
 			name = l.Domain + "/" + name
 		}
-		_, _ = fmt.Fprintf(&w, "%s\t%d\t%d\t%s\t%s\n", printable(name), l.Clicks, l.BotClicks, printable(shortened(l.OriginalURL)),
-			printable(cut(l.Title, shownLength)))
-	}
-	b.WriteString("\n" + tabbed(w.String(), width) + "\n")
+		return []any{name, l.Clicks, l.BotClicks, shortened(l.OriginalURL), cut(l.Title, shownLength)}
+	}) + "\n")
 }

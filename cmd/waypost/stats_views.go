@@ -22,15 +22,13 @@ func (p clicksCommands) listViewsCommand() *cobra.Command {
 		Use: "list", Short: "List the saved views", Example: `  waypost stats views list`,
 		RunE: p.asking(func(ctx context.Context, c *client.Client, _ []string) (string, any, error) {
 			all, err := c.Statistics.Views(ctx)
-			rows := [][]string{{"ID", "NAME", "LINK", "FILTERS"}}
-			for _, v := range all.Views {
+			return tableOf("ID\tNAME\tLINK\tFILTERS", all.Views, p.width(), func(v *api.View) []any {
 				link := ""
 				if v.Public {
 					link = v.Domain + "/" + v.ShortCode
 				}
-				rows = append(rows, []string{strconv.FormatInt(v.ID, 10), printable(v.Name), printable(link), printable(v.Query)})
-			}
-			return tabulate(rows, p.width()), all, err
+				return []any{v.ID, v.Name, link, v.Query}
+			}), all, err
 		}),
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"unicode/utf8"
@@ -22,11 +23,16 @@ func (p *program) width() int {
 	return columns
 }
 
-// tabbed is tabulate for lines of cells that are separated by tabs.
-func tabbed(lines string, width int) string {
-	var rows [][]string
-	for line := range strings.Lines(lines) {
-		rows = append(rows, strings.Split(strings.TrimSuffix(line, "\n"), "\t"))
+// tableOf lays out a row for each item below a header, whose cells tabs separate, as
+// tabulate does. The text of the cells cannot steer the terminal.
+func tableOf[T any](header string, items []T, width int, cells func(item *T) []any) string {
+	rows := [][]string{strings.Split(header, "\t")}
+	for i := range items {
+		var row []string
+		for _, cell := range cells(&items[i]) {
+			row = append(row, printable(fmt.Sprint(cell)))
+		}
+		rows = append(rows, row)
 	}
 	return tabulate(rows, width)
 }

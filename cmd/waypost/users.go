@@ -82,18 +82,13 @@ func (f *pageFlags) more(next string) string {
 }
 
 func userTable(users []client.Member, width int) string {
-	var b strings.Builder
-	_, _ = fmt.Fprintln(&b, "ID\tEMAIL\tROLE\tSTATE\tSINCE\tNAME")
-	for i := range users {
-		u := &users[i]
+	return tableOf("ID\tEMAIL\tROLE\tSTATE\tSINCE\tNAME", users, width, func(u *client.Member) []any {
 		state := accountState(u.Disabled, u.HasPassword, u.InvitedUntil)
 		if u.Shared {
 			state += ", shared"
 		}
-		_, _ = fmt.Fprintf(&b, "%d\t%s\t%s\t%s\t%s\t%s\n", u.ID, printable(u.Email), u.Role, state,
-			u.CreatedAt.Local().Format(time.DateOnly), printable(u.Name))
-	}
-	return tabbed(b.String(), width)
+		return []any{u.ID, u.Email, u.Role, state, u.CreatedAt.Local().Format(time.DateOnly), u.Name}
+	})
 }
 
 func (p usersCommands) addCommand() *cobra.Command {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -54,20 +53,17 @@ func (p workspacesCommands) listCommand() *cobra.Command {
 }
 
 func workspaceTable(all []client.Workspace, width int) string {
-	var b strings.Builder
-	_, _ = fmt.Fprintln(&b, "ID\tSLUG\tSTATE\tDEDUPE\tEVENTS\tUTM\tTIME ZONE\tCREATED\tNAME")
-	for i := range all {
-		s := &all[i]
+	return tableOf("ID\tSLUG\tSTATE\tDEDUPE\tEVENTS\tUTM\tTIME ZONE\tCREATED\tNAME", all, width, func(s *client.Workspace) []any {
 		events := s.Settings.Events
 		if events == "sampled" {
 			events = fmt.Sprintf("1 of %d", s.Settings.EventsSample)
 		}
 		yes := map[bool]string{true: "yes", false: "no"}
-		_, _ = fmt.Fprintf(&b, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, printable(s.Slug), s.State,
-			yes[s.Settings.Dedupe], events, yes[s.Settings.UTM], printable(s.Settings.TimeZone),
-			s.CreatedAt.Local().Format(time.DateOnly), printable(s.Name))
-	}
-	return tabbed(b.String(), width)
+		return []any{
+			s.ID, s.Slug, s.State, yes[s.Settings.Dedupe], events, yes[s.Settings.UTM], s.Settings.TimeZone,
+			s.CreatedAt.Local().Format(time.DateOnly), s.Name,
+		}
+	})
 }
 
 func (p workspacesCommands) createCommand() *cobra.Command {
