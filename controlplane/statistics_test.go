@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/fleet"
 )
@@ -275,13 +276,13 @@ func (noBoots) DropBoots(context.Context, []fleet.Boot) error { return nil }
 
 func TestClicks_WhatEdgesReportOfTheirClicksIsKept(t *testing.T) {
 	edges := fleet.New(fleet.Config{Boots: noBoots{}})
-	report := func(r fleet.EdgeReport) {
-		r.Node, r.Region, r.Boot = "edge-a", "eu", waypost.BootID{1}
-		_, err := edges.Report(t.Context(), r)
+	report := func(r api.EdgeReport) {
+		r.Node, r.Region = "edge-a", "eu"
+		_, err := edges.Report(t.Context(), fleet.EdgeReport{EdgeReport: r, Boot: waypost.BootID{1}})
 		require.NoError(t, err)
 	}
 	store := &counts{noted: make(chan []controlplane.EdgeProgress)}
-	report(fleet.EdgeReport{ClicksPending: 3, ClicksUntil: noon})
+	report(api.EdgeReport{ClicksPending: 3, ClicksUntil: noon})
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); edges.KeepProgress(ctx, store, time.Millisecond) }()
@@ -293,13 +294,13 @@ func TestClicks_WhatEdgesReportOfTheirClicksIsKept(t *testing.T) {
 	}
 	require.Equal(t, controlplane.EdgeProgress{Node: "edge-a", Region: "eu", Until: noon, Pending: 3}, next())
 	for name, c := range map[string]struct {
-		report fleet.EdgeReport
+		report api.EdgeReport
 		left   bool
 	}{
-		"gone with everything": {fleet.EdgeReport{ClicksUntil: noon, Leaving: true}, true},
-		"gone with clicks":     {fleet.EdgeReport{ClicksPending: 2, ClicksUntil: noon, Leaving: true}, false},
-		"gone without a word":  {fleet.EdgeReport{ClicksPending: -1, Leaving: true}, false},
-		"gone with a history":  {fleet.EdgeReport{Leaving: true}, false},
+		"gone with everything": {api.EdgeReport{ClicksUntil: noon, Leaving: true}, true},
+		"gone with clicks":     {api.EdgeReport{ClicksPending: 2, ClicksUntil: noon, Leaving: true}, false},
+		"gone without a word":  {api.EdgeReport{ClicksPending: -1, Leaving: true}, false},
+		"gone with a history":  {api.EdgeReport{Leaving: true}, false},
 	} {
 		report(c.report)
 		require.Equal(t, c.left, next().Left, name)

@@ -119,7 +119,7 @@ func (f *Fleet) present(stored []Boot) []*presence {
 		} else if p.last.Sub(n.seen) <= f.cfg.Silent { // no other instance knows more
 			p.elsewhere = false
 		}
-		p.region, p.synced, p.stopped, p.heard = n.report.Region, n.report.Synced, n.report.Leaving, heard
+		p.region, p.synced, p.stopped, p.heard = waypost.Region(n.report.Region), n.report.Synced, n.report.Leaving, heard
 		if p.first.IsZero() || n.first.Before(p.first) {
 			p.first = n.first
 		}

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
-	"waypost/internal/condition"
 	"waypost/replication"
 )
 
@@ -82,65 +82,20 @@ type HeadSource interface {
 	Head(ctx context.Context) (replication.Head, error)
 }
 
-// EdgeReport is the state that an edge reports. The caller has checked the edge's
-// credential.
+// EdgeReport is a report of an edge, with its boots and positions read. The caller has
+// checked the edge's credential.
 type EdgeReport struct {
-	Node          string
-	Region        waypost.Region
-	Role          string // "edge" or "relay"
-	Boot          waypost.BootID
-	Addr          string // HOST:PORT of its redirects; may be ""
-	AdminAddr     string // HOST:PORT of its admin listener; may be ""
-	Version       string
-	Position      waypost.Position // zero without a replica
-	Synced        waypost.Position // the part of it on disk; zero when unknown
-	Age           time.Duration    // since its replica was last known to be at the head
-	StartedAt     time.Time        // of this boot, by its clock
-	ClicksPending int64            // clicks in its journal that are not acknowledged; -1: unknown
-	ClicksUntil   time.Time        // clicks before that, by its clock, are acknowledged; zero: unknown
-	Leaving       bool             // it serves no more
-	Starting      bool             // it does not serve yet
-	Continues     waypost.BootID   // boot of the program before in the same process; zero: none
-	Credential    CredentialState  // of the connection, set by the caller; "": unknown
-	Replica       ReplicaState     // "" when unknown
-	Held          string           // change that it refuses until an operator accepts it; "" when none
-	HeldWhy       string
-	PlacesBuilt   time.Time // of its GeoIP database; zero: it has none
-	Conditions    []condition.Condition
-	EdgeLoad
-	Draining bool    // it is unready by order
-	Blocks   *uint64 // digest of the blocks that it knows; nil: unknown
+	api.EdgeReport
+	Boot, Continues  waypost.BootID   // Continues is zero for none
+	Position, Synced waypost.Position // zero when unknown, and without a replica
+	Credential       string           // of the connection; "": unknown
 }
 
-// EdgeLoad is the load of an edge. Nil fields are unknown.
-type EdgeLoad struct {
-	RequestsPerSecond  *float64
-	DiskUsed, DiskFree *int64 // bytes of the file system of its data directory
-}
-
-// CredentialState says how an edge authenticates.
-type CredentialState string
-
-// The states of credentials.
+// The credentials of edges.
 const (
-	CredentialOwn     CredentialState = "own"
-	CredentialShared  CredentialState = "shared"  // the token that all have
-	CredentialRevoked CredentialState = "revoked" // its own was
-)
-
-// ReplicaState is the activity of an edge's replica. A replica that holds any links
-// serves in every state.
-type ReplicaState string
-
-// The states of replicas.
-const (
-	ReplicaFollowing ReplicaState = "following"
-	ReplicaWaiting   ReplicaState = "waiting"   // for a source, or for its turn with it
-	ReplicaVerifying ReplicaState = "verifying" // after a start, its records are added up
-	ReplicaRestoring ReplicaState = "restoring" // a snapshot is taken
-	ReplicaRepairing ReplicaState = "repairing" // slots are replaced
-	ReplicaHeld      ReplicaState = "held"      // it refuses a change until an operator accepts it
-	ReplicaDegraded  ReplicaState = "degraded"  // it takes no changes: its disk has failed or is almost full, or records are damaged
+	CredentialOwn     = "own"
+	CredentialShared  = "shared"  // the token that all have
+	CredentialRevoked = "revoked" // its own was
 )
 
 // FleetHint is the state of an edge by gossip.
@@ -159,44 +114,27 @@ type FleetHint struct {
 	Since     time.Time // when it became alive, or ceased to be
 }
 
-// EdgeState is the presumed state of an edge.
-type EdgeState string
-
 // The states of edges.
 const (
-	EdgeAlive  EdgeState = "alive"
-	EdgeSilent EdgeState = "silent" // not heard of for a short time
-	EdgeGone   EdgeState = "gone"   // left on purpose, or not heard of for long
+	EdgeAlive  = "alive"
+	EdgeSilent = "silent" // not heard of for a short time
+	EdgeGone   = "gone"   // left on purpose, or not heard of for long
 )
-
-// EdgeSource is the source of information about an edge.
-type EdgeSource string
 
 // The sources of information about edges.
 const (
-	ViaReport EdgeSource = "report" // from itself, authenticated
-	ViaGossip EdgeSource = "gossip" // a hint
-	ViaRecord EdgeSource = "record" // stored when it reported to another control plane, or before this one was started
+	ViaReport = "report" // from itself, authenticated
+	ViaGossip = "gossip" // a hint
+	ViaRecord = "record" // stored when it reported to another control plane, or before this one was started
 )
 
 // EdgeStatus describes an edge in the fleet view: its last report, or as much of a report
-// as gossip or a record knows. Age counts on until now, and is negative when unknown.
+// as gossip or a record knows. Its age counts on until now. The lag is unknown without a
+// replica, in another epoch, before the head was seen at all, and when nothing is missing
+// but the age is more than [MaxAge].
 type EdgeStatus struct {
-	EdgeReport
-
-	// Lag of its replica at the last look. LagKnown is false without a replica, in another
-	// epoch, before the head was seen at all, and when nothing is missing but the age is
-	// more than [MaxAge].
-	Lag      Lag
-	LagKnown bool
-
-	State    EdgeState
-	MayServe bool      // it has not said that it stopped, and was not declared gone
-	Twins    []string  // addresses of other edges that report under its name
-	Left     bool      // it is gone because it was stopped
-	Since    time.Time // when the state began; for one not heard of, that is LastSeen
-	LastSeen time.Time
-	Via      EdgeSource
+	api.Edge
+	Blocks *uint64 // digest of the blocks that it knows; nil: unknown
 }
 
 // fleetNode holds the last report of one boot of an edge.
@@ -331,7 +269,9 @@ func (f *Fleet) storeReport(r EdgeReport) (b *Boot, note bool, err error) {
 // boot returns the boot for the store.
 func (n *fleetNode) boot() *Boot {
 	r := &n.report
-	return &Boot{Node: r.Node, ID: r.Boot, Region: r.Region, First: n.first, At: n.seen, Stopped: r.Leaving, Continues: r.Continues}
+	return &Boot{
+		Node: r.Node, ID: r.Boot, Region: waypost.Region(r.Region), First: n.first, At: n.seen, Stopped: r.Leaving, Continues: r.Continues,
+	}
 }
 
 // forget drops edges that have been silent for long, and boots that others have followed.

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane/fleet"
 	"waypost/replication"
 )
@@ -131,10 +132,9 @@ func (s *bootStore) fails(err error) {
 }
 
 func report(node string, p waypost.Position) fleet.EdgeReport {
-	return fleet.EdgeReport{
-		Node: node, Region: "us-east-1", Boot: waypost.BootID{1}, StartedAt: time.Now(), Position: p,
-		Version: "1.2.3",
-	}
+	r := fleet.EdgeReport{Boot: waypost.BootID{1}, Position: p}
+	r.Node, r.Region, r.Version, r.StartedAt = node, "us-east-1", "1.2.3", time.Now()
+	return r
 }
 
 // only returns the one edge of a fleet.
@@ -159,7 +159,7 @@ func TestFleet_EdgeIsAliveWhileItReportsAndSilentThreeSecondsLater(t *testing.T)
 			require.NoError(t, tell(f, report("edge-a", at(1, 10))))
 			e := only(t, f)
 			require.Equal(t, fleet.EdgeAlive, e.State)
-			require.Equal(t, first, e.Since)
+			require.Equal(t, first.UTC(), e.Since)
 			require.Equal(t, fleet.ViaReport, e.Via)
 			later(time.Second)
 		}
@@ -169,15 +169,15 @@ func TestFleet_EdgeIsAliveWhileItReportsAndSilentThreeSecondsLater(t *testing.T)
 		later(time.Millisecond)
 		e := only(t, f)
 		require.Equal(t, fleet.EdgeSilent, e.State)
-		require.Equal(t, seen, e.LastSeen)
-		require.Equal(t, seen, e.Since, "since when it is not seen")
+		require.Equal(t, seen.UTC(), e.LastSeen)
+		require.Equal(t, seen.UTC(), e.Since, "since when it is not seen")
 
 		later(10 * time.Minute)
 		require.Equal(t, fleet.EdgeGone, only(t, f).State)
 		require.NoError(t, tell(f, report("edge-a", at(1, 10))))
 		e = only(t, f)
 		require.Equal(t, fleet.EdgeAlive, e.State)
-		require.Equal(t, time.Now(), e.Since)
+		require.Equal(t, time.Now().UTC(), e.Since)
 
 		later(24*time.Hour + time.Second)
 		require.Empty(t, f.Edges(), "forgotten")
@@ -198,46 +198,43 @@ func TestFleet_EdgeThatSaysGoodbyeIsGoneAtOnce(t *testing.T) {
 
 func TestFleet_LagIsToldInChangesAndInTime(t *testing.T) {
 	inFleet(t, fleet.Config{}, func(t *testing.T, f *fleet.Fleet, h *head) {
-		lag := func(p waypost.Position) (fleet.Lag, bool) {
+		lag := func(p waypost.Position) fleet.EdgeStatus {
 			require.NoError(t, tell(f, report("edge-a", p)))
-			e := only(t, f)
-			return e.Lag, e.LagKnown
+			return only(t, f)
 		}
-		known := func(p waypost.Position) fleet.Lag {
-			l, ok := lag(p)
-			require.True(t, ok)
-			return l
+		requireLag := func(p waypost.Position, changes uint64, seconds float64, why ...any) {
+			t.Helper()
+			e := lag(p)
+			require.NotNil(t, e.LagChanges)
+			require.Equal(t, changes, *e.LagChanges, why...)
+			require.InDelta(t, seconds, *e.LagSeconds, 0.5, why...)
 		}
-		require.Zero(t, known(at(1, 10)))
+		requireLag(at(1, 10), 0, 0)
 		later(time.Minute)
-		require.Zero(t, known(at(1, 10)), "at the head there is no lag, however old that is")
+		requireLag(at(1, 10), 0, 0, "at the head there is no lag, however old that is")
 
 		h.move(at(1, 15), nil)
 		later(500 * time.Millisecond)
-		require.Equal(t, fleet.Lag{Changes: 5}, known(at(1, 10)))
+		requireLag(at(1, 10), 5, 0)
 		later(20 * time.Second)
 		h.move(at(1, 16), nil)
 		later(10 * time.Second)
-		require.Equal(t, fleet.Lag{Changes: 6, Age: 30 * time.Second}, known(at(1, 10)))
-		require.Equal(t, fleet.Lag{Changes: 2, Age: 30 * time.Second}, known(at(1, 14)))
-		require.Equal(t, uint64(1), known(at(1, 15)).Changes)
-		require.InDelta(t, 10, known(at(1, 15)).Age.Seconds(), 0.5)
-		require.Zero(t, known(at(1, 17)), "ahead of the last look at the head")
+		requireLag(at(1, 10), 6, 30)
+		requireLag(at(1, 14), 2, 30)
+		requireLag(at(1, 15), 1, 10)
+		requireLag(at(1, 17), 0, 0, "ahead of the last look at the head")
 
-		_, ok := lag(waypost.Position{})
-		require.False(t, ok, "without a replica")
-		_, ok = lag(at(2, 16))
-		require.False(t, ok, "in another history")
+		require.Nil(t, lag(waypost.Position{}).LagChanges, "without a replica")
+		require.Nil(t, lag(at(2, 16)).LagChanges, "in another history")
 
 		h.move(at(2, 3), nil)
 		later(500 * time.Millisecond)
-		require.Equal(t, uint64(1), known(at(2, 2)).Changes)
-		_, ok = lag(at(1, 16))
-		require.False(t, ok, "in the history before")
+		requireLag(at(2, 2), 1, 0)
+		require.Nil(t, lag(at(1, 16)).LagChanges, "in the history before")
 
 		h.move(at(2, 3), errors.New("the database is away"))
 		later(10 * time.Second)
-		require.Equal(t, uint64(1), known(at(2, 2)).Changes, "against the last head that was seen")
+		requireLag(at(2, 2), 1, 10, "against the last head that was seen")
 	})
 }
 
@@ -245,22 +242,21 @@ func TestFleet_OldReplicaIsNotSaidToLackNothing(t *testing.T) {
 	inFleet(t, fleet.Config{}, func(t *testing.T, f *fleet.Fleet, h *head) {
 		told := func(p waypost.Position, age time.Duration) fleet.EdgeStatus {
 			r := report("edge-a", p)
-			r.Age = age
+			r.AgeSeconds = age.Seconds()
 			require.NoError(t, tell(f, r))
 			return only(t, f)
 		}
-		require.True(t, told(at(1, 10), fleet.MaxAge).LagKnown)
+		require.NotNil(t, told(at(1, 10), fleet.MaxAge).LagChanges)
 		later(time.Second)
 		e := only(t, f)
-		require.False(t, e.LagKnown, "it is a second older now")
-		require.Equal(t, fleet.MaxAge+time.Second, e.Age)
-		require.False(t, told(at(1, 10), time.Hour).LagKnown)
+		require.Nil(t, e.LagChanges, "it is a second older now")
+		require.Equal(t, 6.0, *e.AgeSeconds)
+		require.Nil(t, told(at(1, 10), time.Hour).LagChanges)
 
 		h.move(at(1, 15), nil)
 		later(time.Second)
 		e = told(at(1, 10), time.Hour)
-		require.True(t, e.LagKnown)
-		require.EqualValues(t, 5, e.Lag.Changes)
+		require.Equal(t, new(uint64(5)), e.LagChanges)
 	})
 }
 
@@ -275,9 +271,9 @@ func TestFleet_LagOfADayIsStillToldInTime(t *testing.T) {
 		for _, seq := range []uint64{10, 1_000, 8_000, 17_000, last - 1} {
 			require.NoError(t, tell(f, report("edge-a", at(1, seq))))
 			e := only(t, f)
-			require.Equal(t, last-seq, e.Lag.Changes)
+			require.Equal(t, last-seq, *e.LagChanges)
 			behind := (time.Since(start) - time.Duration(seq-10)*5*time.Second).Seconds()
-			require.InDelta(t, behind, e.Lag.Age.Seconds(), 5+behind/60)
+			require.InDelta(t, behind, *e.LagSeconds, 5+behind/60)
 		}
 	})
 }
@@ -290,10 +286,10 @@ func TestFleet_ReportsOfAnEarlierBootDoNotHideTheLiveOne(t *testing.T) {
 		young.Boot = waypost.BootID{2}
 		require.NoError(t, tell(f, young))
 		require.NoError(t, tell(f, old))
-		require.Equal(t, at(1, 9), only(t, f).Position)
+		require.Equal(t, &api.Sequence{Epoch: 1, Seq: 9}, only(t, f).Position)
 		later(4 * time.Second)
 		require.NoError(t, tell(f, old))
-		require.Equal(t, at(1, 5), only(t, f).Position, "nobody else is there")
+		require.Equal(t, &api.Sequence{Epoch: 1, Seq: 5}, only(t, f).Position, "nobody else is there")
 	})
 }
 
@@ -314,14 +310,14 @@ func TestFleet_GossipFillsInForEdgesThatDoNotReport(t *testing.T) {
 		e := only(t, f)
 		require.Equal(t, fleet.EdgeAlive, e.State)
 		require.Equal(t, fleet.ViaGossip, e.Via)
-		require.Equal(t, uint64(2), e.Lag.Changes)
-		require.Equal(t, int64(-1), e.ClicksPending)
+		require.Equal(t, new(uint64(2)), e.LagChanges)
+		require.Nil(t, e.ClicksPending)
 
 		require.NoError(t, tell(f, report("edge-a", at(1, 19))))
 		hints = []fleet.FleetHint{hint(at(9, 99))}
 		e = only(t, f)
 		require.Equal(t, fleet.ViaReport, e.Via, "its own word counts")
-		require.Equal(t, at(1, 19), e.Position)
+		require.Equal(t, &api.Sequence{Epoch: 1, Seq: 19}, e.Position)
 
 		later(4 * time.Second)
 		e = only(t, f)
@@ -330,7 +326,7 @@ func TestFleet_GossipFillsInForEdgesThatDoNotReport(t *testing.T) {
 		e = only(t, f)
 		require.Equal(t, fleet.EdgeAlive, e.State, "cut off from us, but not from the others")
 		require.Equal(t, fleet.ViaGossip, e.Via)
-		require.Equal(t, at(1, 20), e.Position)
+		require.Equal(t, &api.Sequence{Epoch: 1, Seq: 20}, e.Position)
 
 		dead := hint(at(1, 20))
 		dead.Alive = false
@@ -350,11 +346,11 @@ func TestFleet_OfTwoBootsInTheGossipTheLiveOneIsShown(t *testing.T) {
 			hints[i].LastHeard = time.Now()
 		}
 		f := fleet.New(fleet.Config{Head: &head{}, Hints: func() []fleet.FleetHint { return hints }})
-		require.Equal(t, at(1, 2), only(t, f).Position)
+		require.Equal(t, &api.Sequence{Epoch: 1, Seq: 2}, only(t, f).Position)
 		for i := range hints {
 			hints[i].Alive = hints[i].StartedAt.Unix() == 1
 		}
-		require.Equal(t, at(1, 1), only(t, f).Position)
+		require.Equal(t, &api.Sequence{Epoch: 1, Seq: 1}, only(t, f).Position)
 	}
 }
 
@@ -381,12 +377,12 @@ func TestFleet_LocatesUnlessEveryEdgeReportsThatItCannot(t *testing.T) {
 		require.NoError(t, tell(f, report("eu-1", at(1, 10))))
 		require.False(t, f.Locates())
 		with := report("eu-2", at(1, 10))
-		with.PlacesBuilt = time.Now()
+		with.PlacesBuilt = new(time.Now())
 		require.NoError(t, tell(f, with))
 		require.True(t, f.Locates())
 		built := map[string]bool{}
 		for _, e := range f.Edges() {
-			built[e.Node] = !e.PlacesBuilt.IsZero()
+			built[e.Node] = e.PlacesBuilt != nil
 		}
 		require.Equal(t, map[string]bool{"eu-1": false, "eu-2": true}, built)
 		with.Leaving = true

@@ -7,12 +7,6 @@ import (
 	"waypost"
 )
 
-// Lag says how far a replica is behind the head of its epoch.
-type Lag struct {
-	Changes uint64        // transactions that it does not have
-	Age     time.Duration // for how long it has not had the oldest of them, at least
-}
-
 // MaxAge is the age up to which a replica may be said to lack nothing. An older replica
 // may not have heard of the changes that it lacks.
 const MaxAge = 5 * time.Second
@@ -64,17 +58,18 @@ func (h *headHistory) thin(now time.Time) {
 	h.heads = kept[max(0, len(kept)-maxHeads+1):]
 }
 
-// lag compares a position with the newest head, and returns false when they cannot be
-// compared. A position beyond the head, which was seen a moment ago, has no lag.
-func (h *headHistory) lag(p waypost.Position, now time.Time) (Lag, bool) {
+// lag returns the number of changes after a position, and for how long the oldest of them
+// is known, at least. It is unknown when the position cannot be compared with the newest
+// head. A position beyond the head, which was seen a moment ago, has no lag.
+func (h *headHistory) lag(p waypost.Position, now time.Time) (changes uint64, age time.Duration, known bool) {
 	if p.IsZero() || len(h.heads) == 0 || p.Epoch != h.epoch {
-		return Lag{}, false
+		return 0, 0, false
 	}
 	newest := h.heads[len(h.heads)-1]
 	if p.Seq >= newest.seq {
-		return Lag{}, true
+		return 0, 0, true
 	}
 	// Since the first head beyond it was seen, the replica has been behind.
 	beyond := sort.Search(len(h.heads), func(i int) bool { return h.heads[i].seq > p.Seq })
-	return Lag{Changes: newest.seq - p.Seq, Age: max(now.Sub(h.heads[beyond].at), 0)}, true
+	return newest.seq - p.Seq, max(now.Sub(h.heads[beyond].at), 0), true
 }

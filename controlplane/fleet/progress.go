@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"waypost"
 	"waypost/controlplane"
 )
 
@@ -103,7 +104,7 @@ func (f *Fleet) progressSince(since time.Time) (nodes []controlplane.EdgeProgres
 	for _, n := range last {
 		r := &n.report
 		nodes = append(nodes, controlplane.EdgeProgress{
-			Node: r.Node, Region: r.Region, Until: r.ClicksUntil, Pending: r.ClicksPending,
+			Node: r.Node, Region: waypost.Region(r.Region), Until: r.ClicksUntil, Pending: r.ClicksPending,
 			Left: r.Leaving && r.ClicksPending == 0 && !r.ClicksUntil.IsZero(), At: n.seen,
 		})
 	}

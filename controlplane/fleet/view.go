@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 )
 
@@ -104,7 +106,7 @@ func (f *Fleet) Locates() bool {
 		if s.State == EdgeGone {
 			continue
 		}
-		if there = true; s.Via != ViaReport || !s.PlacesBuilt.IsZero() {
+		if there = true; s.Via != ViaReport || s.PlacesBuilt != nil {
 			return true
 		}
 	}
@@ -126,39 +128,40 @@ func (f *Fleet) status(n *fleetNode, h FleetHint, hinted bool, now time.Time) Ed
 	silent := now.Sub(n.seen) > f.cfg.Silent
 	if hinted && silent && h.Alive && now.Sub(h.LastHeard) <= f.cfg.Silent {
 		s := f.hinted(h, now)
-		s.AdminAddr, s.ClicksPending, s.ClicksUntil, s.Credential = r.AdminAddr, r.ClicksPending, r.ClicksUntil, r.Credential
+		s.AdminAddr, s.Credential = r.AdminAddr, unlessZero(r.Credential)
+		s.setClicks(r.ClicksPending, r.ClicksUntil)
 		return s
 	}
-	s := EdgeStatus{EdgeReport: *r, State: EdgeAlive, Since: n.since, LastSeen: n.seen, Via: ViaReport}
+	s := seenEdge(r.EdgeState, n.since, n.seen, ViaReport)
+	s.StartedAt, s.Credential, s.Blocks = unlessZero(r.StartedAt.UTC()), unlessZero(r.Credential), r.Blocks
+	s.setClicks(r.ClicksPending, r.ClicksUntil)
 	left := r.Leaving || hinted && h.Left && h.Boot == r.Boot
 	switch {
 	case left && (silent || r.Leaving), now.Sub(n.seen) > f.cfg.Gone:
-		s.State, s.Since, s.Left = EdgeGone, n.seen, left
+		s.State, s.Since, s.Left = EdgeGone, s.LastSeen, left
 	case silent:
-		s.State, s.Since = EdgeSilent, n.seen
+		s.State, s.Since = EdgeSilent, s.LastSeen
 	}
-	s.Age = r.Age + now.Sub(n.seen)
-	s.Lag, s.LagKnown = f.heads.lag(s.Position, now)
-	if s.Lag.Changes == 0 && s.Age > MaxAge {
-		s.LagKnown = false
-	}
+	age := time.Duration(r.AgeSeconds*float64(time.Second)) + now.Sub(n.seen)
+	s.AgeSeconds = new(age.Seconds())
+	f.setPosition(&s, r.Position, age, now)
 	return s
 }
 
 // hinted returns the status of an edge by gossip alone.
 func (f *Fleet) hinted(h FleetHint, now time.Time) EdgeStatus {
-	s := EdgeStatus{State: EdgeAlive, Since: h.Since, LastSeen: h.LastHeard, Via: ViaGossip, EdgeReport: EdgeReport{
-		Node: h.Node, Region: h.Region, Role: h.Role, Version: h.Version, Addr: h.Addr, Position: h.Position, Synced: h.Position,
-		StartedAt: h.StartedAt, ClicksPending: -1, Age: -1,
-	}}
+	s := seenEdge(api.EdgeState{
+		Node: h.Node, Region: string(h.Region), Role: h.Role, Version: h.Version, Addr: h.Addr,
+	}, h.Since, h.LastHeard, ViaGossip)
+	s.StartedAt = unlessZero(h.StartedAt.UTC())
 	unheard := now.Sub(h.LastHeard)
 	switch {
 	case h.Left || unheard > f.cfg.Gone:
-		s.State, s.Since, s.Left = EdgeGone, h.LastHeard, h.Left
+		s.State, s.Since, s.Left = EdgeGone, s.LastSeen, h.Left
 	case !h.Alive || unheard > f.cfg.Silent:
-		s.State, s.Since = EdgeSilent, h.LastHeard
+		s.State, s.Since = EdgeSilent, s.LastSeen
 	}
-	s.Lag, s.LagKnown = f.heads.lag(s.Position, now)
+	f.setPosition(&s, h.Position, 0, now)
 	return s
 }
 
@@ -169,14 +172,44 @@ func (f *Fleet) recorded(p *controlplane.EdgeProgress, serves bool, now time.Tim
 	if p.Region == "" || now.Sub(f.notedAt) > staleNote || f.elsewhere(p, now) || unheard > f.cfg.Forget && !serves {
 		return EdgeStatus{}, false
 	}
-	s = EdgeStatus{
-		EdgeReport: EdgeReport{Node: p.Node, Region: p.Region, ClicksPending: p.Pending, ClicksUntil: p.Until, Age: -1},
-		State:      EdgeSilent, Since: p.At, LastSeen: p.At, Via: ViaRecord,
-	}
-	if p.Left || unheard > f.cfg.Gone {
+	s = seenEdge(api.EdgeState{Node: p.Node, Region: string(p.Region)}, p.At, p.At, ViaRecord)
+	s.setClicks(p.Pending, p.Until)
+	if s.State = EdgeSilent; p.Left || unheard > f.cfg.Gone {
 		s.State, s.Left = EdgeGone, p.Left
 	}
 	return s, true
+}
+
+// seenEdge returns the status of an edge that is alive.
+func seenEdge(e api.EdgeState, since, seen time.Time, via string) EdgeStatus {
+	return EdgeStatus{Edge: api.Edge{
+		EdgeState: e, State: EdgeAlive, Twins: []string{}, Since: since.UTC(), LastSeen: seen.UTC(), Via: via,
+	}}
+}
+
+func (s *EdgeStatus) setClicks(pending int64, until time.Time) {
+	if s.ClicksUntil = unlessZero(until.UTC()); pending >= 0 {
+		s.ClicksPending = &pending
+	}
+}
+
+// setPosition sets the position of an edge's replica, which was at the head before age,
+// and its lag. The caller holds f.mu.
+func (f *Fleet) setPosition(s *EdgeStatus, p waypost.Position, age time.Duration, now time.Time) {
+	if !p.IsZero() {
+		s.Position = &api.Sequence{Epoch: p.Epoch.Ordinal, Seq: p.Seq}
+	}
+	if changes, behind, known := f.heads.lag(p, now); known && (changes > 0 || age <= MaxAge) {
+		s.LagChanges, s.LagSeconds = &changes, new(behind.Seconds())
+	}
+}
+
+// unlessZero returns a value; nil for zero.
+func unlessZero[T comparable](v T) *T {
+	if v == *new(T) {
+		return nil
+	}
+	return &v
 }
 
 // elsewhere reports whether an edge may still report to another control plane, which

@@ -21,7 +21,7 @@ import (
 // durable is a report by an edge of a region that has p on its disk.
 func durable(node string, region waypost.Region, p waypost.Position) fleet.EdgeReport {
 	r := report(node, p)
-	r.Region, r.Synced = region, p
+	r.Region, r.Synced = string(region), p
 	return r
 }
 

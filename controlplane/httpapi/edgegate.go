@@ -309,7 +309,7 @@ func (s *edgeSender) mayShip(ctx context.Context, name string) error {
 }
 
 // credential returns the kind of credential with which the edge was admitted.
-func (s *edgeSender) credential() fleet.CredentialState {
+func (s *edgeSender) credential() string {
 	switch {
 	case s == nil:
 		return ""

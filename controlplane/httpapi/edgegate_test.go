@@ -359,8 +359,8 @@ func TestAReportOrABatchOfAnotherNodeIsRefused(t *testing.T) {
 
 func TestEdgesWhoseCredentialIsRevokedAreShownSo(t *testing.T) {
 	f := fixedFleet{{
-		EdgeReport: fleet.EdgeReport{Node: "edge-b", Role: "edge", Credential: fleet.CredentialOwn},
-		State:      fleet.EdgeAlive, Via: fleet.ViaReport,
+		EdgeState: api.EdgeState{Node: "edge-b", Role: "edge"}, State: fleet.EdgeAlive, Via: fleet.ViaReport,
+		Credential: new(fleet.CredentialOwn),
 	}}
 	a := start(t, func(_ *links, c *httpapi.Config) { c.Fleet, c.Nodes, c.Anonymous = f, &edgeNodes{}, operator })
 	require.Contains(t, a.do(call{path: "/api/admin/edges", key: "none"}).text, `"credential":"revoked"`)

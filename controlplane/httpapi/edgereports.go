@@ -67,7 +67,7 @@ func EdgeReports(reports ReportTaker, orders OrderGiver, blocks BlockDigest, log
 		}
 		from := edgeFrom(r.Context())
 		if err == nil {
-			err = from.mayReport(r.Context(), report.Node, report.Region)
+			err = from.mayReport(r.Context(), report.Node, waypost.Region(report.Region))
 		}
 		var catchUp waypost.Position
 		if err == nil {
@@ -154,8 +154,7 @@ func refuseEdge(w http.ResponseWriter, r *http.Request, log *slog.Logger, messag
 
 // reportOf accepts only reports that can be shown to an operator as they are.
 func reportOf(b *api.EdgeReport) (report fleet.EdgeReport, err error) {
-	region, err := waypost.ParseRegion(b.Region)
-	if err != nil {
+	if _, err := waypost.ParseRegion(b.Region); err != nil {
 		return report, err
 	}
 	position, err := positionOf(b.Position)
@@ -179,19 +178,10 @@ func reportOf(b *api.EdgeReport) (report fleet.EdgeReport, err error) {
 	if fault := faultOfReport(b); fault != "" {
 		return report, waypost.Errorf(waypost.EInvalid, "%s", fault)
 	}
-	var places time.Time
 	if b.PlacesBuilt != nil {
-		places = *b.PlacesBuilt
+		b.PlacesBuilt = moment(*b.PlacesBuilt)
 	}
-	return fleet.EdgeReport{
-		Node: b.Node, Region: region, Role: b.Role, Boot: boot, Addr: b.Addr, AdminAddr: b.AdminAddr, Version: b.Version,
-		Position: position, Synced: synced, Age: time.Duration(b.AgeSeconds * float64(time.Second)),
-		StartedAt: b.StartedAt, ClicksPending: b.ClicksPending, ClicksUntil: b.ClicksUntil, Leaving: b.Leaving,
-		Starting: b.Starting, Continues: continues,
-		Replica: fleet.ReplicaState(b.Replica), Held: b.Held, HeldWhy: b.HeldWhy, Draining: b.Draining,
-		PlacesBuilt: places, Blocks: b.Blocks, Conditions: conditionsOf(b.Conditions),
-		EdgeLoad: fleet.EdgeLoad{RequestsPerSecond: b.RequestsPerSecond, DiskUsed: b.DiskUsedBytes, DiskFree: b.DiskFreeBytes},
-	}, nil
+	return fleet.EdgeReport{EdgeReport: *b, Boot: boot, Continues: continues, Position: position, Synced: synced}, nil
 }
 
 func bootOf(text string) (boot waypost.BootID, err error) {
@@ -223,7 +213,7 @@ func faultOfReport(b *api.EdgeReport) string {
 		return "version must be at most 64 printable characters"
 	case !plausible(b.StartedAt), !plausible(b.ClicksUntil), b.PlacesBuilt != nil && !plausible(*b.PlacesBuilt):
 		return "started_at, clicks_until and places_built_at must be between 1970 and 9999, or left out"
-	case !slices.Contains(replicaStates, fleet.ReplicaState(b.Replica)):
+	case !slices.Contains(replicaStates, b.Replica):
 		return "replica must be following, waiting, verifying, restoring, repairing, held or degraded, or left out"
 	case len(b.Held) > maxReportVersion || !waypost.Printable(b.Held) ||
 		len(b.HeldWhy) > maxHeldWhy || !waypost.Printable(strings.ReplaceAll(b.HeldWhy, " ", "")):
@@ -249,22 +239,11 @@ func unshowable(c api.NodeCondition) bool {
 		c.Severity != condition.Critical && c.Severity != condition.Warning || !plausible(c.Since)
 }
 
-// conditionsOf converts the conditions of a report.
-func conditionsOf(all []api.NodeCondition) (found []condition.Condition) {
-	for _, c := range all {
-		found = append(found, condition.Condition(c))
-	}
-	return found
-}
-
 // outside reports whether a number of bytes is given that no disk has.
 func outside(bytes *int64) bool { return bytes != nil && (*bytes < 0 || *bytes > maxDisk) }
 
 // replicaStates lists the states that an edge may report.
-var replicaStates = []fleet.ReplicaState{
-	"", fleet.ReplicaFollowing, fleet.ReplicaWaiting, fleet.ReplicaVerifying, fleet.ReplicaRestoring,
-	fleet.ReplicaRepairing, fleet.ReplicaHeld, fleet.ReplicaDegraded,
-}
+var replicaStates = []string{"", "following", "waiting", "verifying", "restoring", "repairing", "held", "degraded"}
 
 // checkAnswer refuses an answer that cannot be shown to an operator as it is.
 func checkAnswer(a *api.EdgeAnswer) error {

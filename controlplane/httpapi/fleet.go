@@ -150,18 +150,18 @@ func (a *fleetAPI) edges(ctx context.Context, _ *struct{}) (*body[api.EdgeList],
 	revoked := a.revoked(ctx)
 	digest, known := a.knownBlocks(ctx)
 	for i := range all {
-		if revoked[all[i].Node] {
-			all[i].Credential = fleet.CredentialRevoked
+		e := &all[i]
+		if revoked[e.Node] {
+			e.Credential = new(fleet.CredentialRevoked)
 		}
-		out.Body.Edges[i] = edgeOf(&all[i], controls)
-		if held := all[i].Blocks; held != nil && known {
-			out.Body.Edges[i].HasBlocks = new(*held == digest)
+		e.Conditions = conditionsOfEdge(&e.Edge, controls)
+		if e.Blocks != nil && known {
+			e.HasBlocks = new(*e.Blocks == digest)
 		}
-		if o, ok := a.orders.Verified(all[i].Node); ok {
-			out.Body.Edges[i].Verified = &api.Verified{
-				At: *o.DoneAt, Damage: o.Outcome.Damage, Error: o.Outcome.Error,
-			}
+		if o, ok := a.orders.Verified(e.Node); ok {
+			e.Verified = &api.Verified{At: *o.DoneAt, Damage: o.Outcome.Damage, Error: o.Outcome.Error}
 		}
+		out.Body.Edges[i] = e.Edge
 	}
 	for i := range controls {
 		out.Body.ControlPlanes[i] = controlOf(&controls[i], all)
@@ -199,15 +199,13 @@ func (a *fleetAPI) revoked(ctx context.Context) map[string]bool {
 
 // conditionsOfEdge returns the conditions that an edge reports while it is alive, and the
 // conditions of the edge that this control plane sees.
-func conditionsOfEdge(e *fleet.EdgeStatus, controls []fleet.ControlStatus) []api.NodeCondition {
+func conditionsOfEdge(e *api.Edge, controls []fleet.ControlStatus) []api.NodeCondition {
 	shown := []api.NodeCondition{}
 	switch {
 	case e.State == fleet.EdgeAlive && e.Via == fleet.ViaReport:
-		for _, c := range e.Conditions {
-			shown = append(shown, api.NodeCondition(c))
-		}
-	case e.State != fleet.EdgeAlive && !e.Left && (e.MayServe || e.Credential != fleet.CredentialRevoked):
-		down := condition.Statement{Why: "it is " + string(e.State), Since: e.Since.UTC()}
+		shown = append(shown, e.Conditions...)
+	case e.State != fleet.EdgeAlive && !e.Left && (e.MayServe || e.Credential == nil || *e.Credential != fleet.CredentialRevoked):
+		down := condition.Statement{Why: "it is " + e.State, Since: e.Since}
 		shown = append(shown, api.NodeCondition(condition.Find("EdgeDown").Of(e.Node, down)))
 	}
 	for i := range controls {
@@ -239,27 +237,6 @@ func controlOf(p *fleet.ControlStatus, edges []fleet.EdgeStatus) api.ControlPlan
 		if p.State == fleet.ControlAlive && !ofEdge && !seen {
 			shown.Conditions = append(shown.Conditions, api.NodeCondition(c))
 		}
-	}
-	return shown
-}
-
-func edgeOf(e *fleet.EdgeStatus, controls []fleet.ControlStatus) api.Edge {
-	shown := api.Edge{
-		EdgeState: api.EdgeState{
-			Node: e.Node, Region: string(e.Region), Role: e.Role, Version: e.Version, Addr: e.Addr, AdminAddr: e.AdminAddr,
-			Replica: string(e.Replica), Held: e.Held, HeldWhy: e.HeldWhy, Draining: e.Draining,
-			RequestsPerSecond: e.RequestsPerSecond, DiskUsedBytes: e.DiskUsed, DiskFreeBytes: e.DiskFree,
-			PlacesBuilt: moment(e.PlacesBuilt), Conditions: conditionsOfEdge(e, controls),
-		},
-		State: string(e.State), Since: e.Since.UTC(), Left: e.Left, MayServe: e.MayServe, Twins: append([]string{}, e.Twins...),
-		LastSeen: e.LastSeen.UTC(), Via: string(e.Via),
-		StartedAt: moment(e.StartedAt), ClicksUntil: moment(e.ClicksUntil),
-		Credential: textOrNull(string(e.Credential)), ClicksPending: known(e.ClicksPending, e.ClicksPending >= 0),
-		AgeSeconds: known(e.Age.Seconds(), e.Age >= 0),
-		LagChanges: known(e.Lag.Changes, e.LagKnown), LagSeconds: known(e.Lag.Age.Seconds(), e.LagKnown),
-	}
-	if !e.Position.IsZero() {
-		shown.Position = &api.Sequence{Epoch: e.Position.Epoch.Ordinal, Seq: e.Position.Seq}
 	}
 	return shown
 }

@@ -22,9 +22,14 @@ import (
 )
 
 // fixedFleet is one that is always the same.
-type fixedFleet []fleet.EdgeStatus
+type fixedFleet []api.Edge
 
-func (f fixedFleet) Edges() []fleet.EdgeStatus { return f }
+func (f fixedFleet) Edges() (all []fleet.EdgeStatus) {
+	for _, e := range f {
+		all = append(all, fleet.EdgeStatus{Edge: e})
+	}
+	return all
+}
 
 // ControlPlanes returns this control plane, which sees a twin, and one that is down.
 func (f fixedFleet) ControlPlanes() []fleet.ControlStatus {
@@ -51,25 +56,24 @@ func startWithFleet(t *testing.T, anonymous *controlplane.Actor, f fixedFleet) *
 }
 
 func TestEdgesAreShownWithWhatIsKnownOfThem(t *testing.T) {
-	seen := time.Date(2031, 5, 6, 7, 8, 9, 0, time.FixedZone("", 3600))
+	seen := time.Date(2031, 5, 6, 6, 8, 9, 0, time.UTC)
 	a := startWithFleet(t, operator, fixedFleet{
 		{
-			EdgeReport: fleet.EdgeReport{
+			EdgeState: api.EdgeState{
 				Node: "edge-a", Region: "eu-west-1", Role: "edge", Version: "1.2.3", Addr: "10.0.0.2:8081", AdminAddr: "10.0.0.2:9081",
-				Position:  waypost.Position{Epoch: waypost.Epoch{Ordinal: 2, ID: waypost.EpochID{1}}, Seq: 40, Stamp: 5},
-				StartedAt: seen, ClicksPending: 7, ClicksUntil: seen, Age: 2500 * time.Millisecond, Credential: fleet.CredentialOwn,
-				Replica: fleet.ReplicaHeld, Held: "mass-delete", HeldWhy: "too many", Draining: true,
-				PlacesBuilt: time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC),
-				EdgeLoad:    fleet.EdgeLoad{RequestsPerSecond: new(12.5), DiskUsed: new(int64(1 << 40)), DiskFree: new(int64(0))},
-				Conditions:  []condition.Condition{{Name: "EdgeHeld", Severity: "critical", Since: seen, What: "holds back a change"}},
+				Replica: "held", Held: "mass-delete", HeldWhy: "too many", Draining: true,
+				PlacesBuilt:       new(time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)),
+				RequestsPerSecond: new(12.5), DiskUsedBytes: new(int64(1 << 40)), DiskFreeBytes: new(int64(0)),
+				Conditions: []api.NodeCondition{{Name: "EdgeHeld", Severity: "critical", Since: seen, What: "holds back a change"}},
 			},
-			Lag: fleet.Lag{Changes: 3, Age: 1500 * time.Millisecond}, LagKnown: true,
+			Position: &api.Sequence{Epoch: 2, Seq: 40}, AgeSeconds: new(2.5), LagChanges: new(uint64(3)), LagSeconds: new(1.5),
+			StartedAt: &seen, ClicksPending: new(int64(7)), ClicksUntil: &seen, Credential: new(fleet.CredentialOwn),
 			State: fleet.EdgeSilent, MayServe: true, Twins: []string{"10.0.0.3:8081"},
 			Since: seen, LastSeen: seen, Via: fleet.ViaReport,
 		},
 		{
-			EdgeReport: fleet.EdgeReport{Node: "edge-z", Region: "us-east-1", Role: "edge", ClicksPending: -1, Age: -1},
-			State:      fleet.EdgeAlive, Since: seen, LastSeen: seen, Via: fleet.ViaGossip,
+			EdgeState: api.EdgeState{Node: "edge-z", Region: "us-east-1", Role: "edge"}, Twins: []string{},
+			State: fleet.EdgeAlive, Since: seen, LastSeen: seen, Via: fleet.ViaGossip,
 		},
 	})
 	res := a.do(call{path: "/api/admin/edges", key: "none"})
@@ -125,7 +129,7 @@ func TestEdgesAreForAdministrators(t *testing.T) {
 
 func TestEdgesAreDocumented(t *testing.T) {
 	a := startWithFleet(t, nil, fixedFleet{{
-		EdgeReport: fleet.EdgeReport{Node: "edge-a", Role: "edge"}, State: fleet.EdgeAlive, Via: fleet.ViaReport,
+		EdgeState: api.EdgeState{Node: "edge-a", Role: "edge"}, State: fleet.EdgeAlive, Via: fleet.ViaReport, Twins: []string{},
 	}})
 	operation := operations(t, object(t, a.get("/openapi.json").text))["GET /api/admin/edges"]
 	require.Equal(t, []any{
@@ -171,12 +175,11 @@ func TestAnEdgesReportIsTaken(t *testing.T) {
 	to := &reports{}
 	res := sendReport(t, to, http.MethodPost, "application/json", string(body))
 	require.Equal(t, http.StatusNoContent, res.StatusCode, res.text)
+	var sent api.EdgeReport
+	require.NoError(t, json.Unmarshal(body, &sent))
 	require.Equal(t, []fleet.EdgeReport{{
-		Node: "edge-a", Region: "us-east-1", Role: "edge", Boot: waypost.BootID{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
-		Addr: "10.0.0.2:8081", AdminAddr: "10.0.0.2:9081", Version: "1.2.3", ClicksPending: 7, ClicksUntil: time.Date(2031,
-			5, 6, 6, 8, 7, 500_000_000, time.UTC),
-		Position:  waypost.Position{Epoch: waypost.Epoch{Ordinal: 2, ID: waypost.EpochID{1}}, Seq: 40, Stamp: 5},
-		StartedAt: time.Date(2031, 5, 6, 6, 0, 0, 0, time.UTC),
+		EdgeReport: sent, Boot: waypost.BootID{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
+		Position: waypost.Position{Epoch: waypost.Epoch{Ordinal: 2, ID: waypost.EpochID{1}}, Seq: 40, Stamp: 5},
 	}}, to.got)
 }
 

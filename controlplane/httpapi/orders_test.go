@@ -17,7 +17,6 @@ import (
 	"waypost/controlplane"
 	"waypost/controlplane/fleet"
 	"waypost/controlplane/httpapi"
-	"waypost/internal/condition"
 )
 
 // orders knows the edge eu-1, and remembers what was asked of it.
@@ -72,7 +71,7 @@ func TestWhatIsAskedOfAnEdgeIsToldToItAndItsAnswerIsShown(t *testing.T) {
 	a := start(t, func(_ *links, c *httpapi.Config) {
 		c.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
 		c.Orders, c.Fleet, c.Anonymous = o, fixedFleet{{
-			EdgeReport: fleet.EdgeReport{Node: "eu-1", Role: "edge"}, State: fleet.EdgeAlive, Via: fleet.ViaReport,
+			EdgeState: api.EdgeState{Node: "eu-1", Role: "edge"}, State: fleet.EdgeAlive, Via: fleet.ViaReport, Twins: []string{},
 		}}, operator
 	})
 	all := operations(t, object(t, a.get("/openapi.json").text))
@@ -108,11 +107,11 @@ func TestWhatIsAskedOfAnEdgeIsToldToItAndItsAnswerIsShown(t *testing.T) {
 	require.Equal(t, 200, w.Code)
 	require.True(t, arrived.got[0].Draining)
 	require.Equal(t, 2026, arrived.got[0].PlacesBuilt.Year())
-	require.Equal(t, []condition.Condition{{
-		Name: "ClicksWait", Severity: "warning", Since: arrived.got[0].PlacesBuilt, What: "has clicks", Do: "Wait.", Page: "p",
+	require.Equal(t, []api.NodeCondition{{
+		Name: "ClicksWait", Severity: "warning", Since: *arrived.got[0].PlacesBuilt, What: "has clicks", Do: "Wait.", Page: "p",
 	}}, arrived.got[0].Conditions)
-	load := fleet.EdgeLoad{RequestsPerSecond: new(0.5), DiskUsed: new(int64(7)), DiskFree: new(int64(8))}
-	require.Equal(t, load, arrived.got[0].EdgeLoad)
+	require.Equal(t, new(0.5), arrived.got[0].RequestsPerSecond)
+	require.Equal(t, []*int64{new(int64(7)), new(int64(8))}, []*int64{arrived.got[0].DiskUsedBytes, arrived.got[0].DiskFreeBytes})
 	var told api.EdgeOrders
 	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &told))
 	require.Len(t, told.Orders, 4)

@@ -126,10 +126,14 @@ func TestTheControlPlaneUnderstandsWhatAnEdgeReports(t *testing.T) {
 	first := <-arrived
 	require.WithinRange(t, first.StartedAt, before.Add(-time.Millisecond), time.Now())
 	first.StartedAt = time.Time{}
-	require.Equal(t, fleet.EdgeReport{
-		Node: "edge-a", Region: "us-east-1", Role: "edge", Boot: waypost.BootID{1, 2}, Addr: "10.0.0.2:8081", AdminAddr: "10.0.0.2:9081",
-		Version: "1.2.3", ClicksPending: 12, ClicksUntil: counted,
-	}, first)
+	require.Equal(t, waypost.BootID{1, 2}, first.Boot)
+	require.Equal(t, api.EdgeReport{
+		EdgeState: api.EdgeState{
+			Node: "edge-a", Region: "us-east-1", Role: "edge", Addr: "10.0.0.2:8081", AdminAddr: "10.0.0.2:9081", Version: "1.2.3",
+			Conditions: []api.NodeCondition{},
+		},
+		Boot: "01020000000000000000000000000000", ClicksPending: 12, ClicksUntil: counted,
+	}, first.EdgeReport)
 	seq.Store(77)
 	r.Ask()
 	require.Equal(t, position(), (<-arrived).Position)

@@ -381,7 +381,9 @@ func TestEdgesThatFellSilentBeforeTheControlPlaneWasStartedAreShown(t *testing.T
 	}))
 	exec(t, hand, `UPDATE click_progress SET reported_at = now() - CASE node WHEN 'long-dead' THEN interval '1 hour' WHEN 'elsewhere' THEN interval '-1 minute' ELSE interval '1 minute' END`)
 	edges := fleet.New(fleet.Config{Head: db, Boots: db})
-	_, err := edges.Report(t.Context(), fleet.EdgeReport{Node: "here", Boot: waypost.BootID{1}, Region: "eu", Version: "1.2.3"})
+	here := fleet.EdgeReport{Boot: waypost.BootID{1}}
+	here.Node, here.Region, here.Version = "here", "eu", "1.2.3"
+	_, err := edges.Report(t.Context(), here)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -389,7 +391,7 @@ func TestEdgesThatFellSilentBeforeTheControlPlaneWasStartedAreShown(t *testing.T
 	states := func() map[string]string {
 		states := map[string]string{}
 		for _, e := range edges.Edges() {
-			states[e.Node] = string(e.State) + " by " + string(e.Via)
+			states[e.Node] = e.State + " by " + e.Via
 		}
 		return states
 	}
@@ -401,7 +403,7 @@ func TestEdgesThatFellSilentBeforeTheControlPlaneWasStartedAreShown(t *testing.T
 	require.True(t, edges.Knows("dead"))
 	for _, e := range edges.Edges() {
 		if e.Node == "dead" {
-			require.Equal(t, int64(7), e.ClicksPending)
+			require.Equal(t, new(int64(7)), e.ClicksPending)
 			require.WithinDuration(t, time.Now().Add(-time.Minute), e.LastSeen, 50*time.Second)
 		}
 	}
