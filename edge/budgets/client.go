@@ -1,16 +1,13 @@
 package budgets
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
-	"strings"
 
 	"waypost/api"
-	"waypost/api/requestid"
+	"waypost/api/edgepost"
 )
 
 const (
@@ -22,23 +19,7 @@ const (
 func (s *Store) exchange(ctx context.Context, report *api.EdgeBudgets) (answer api.EdgeGrants, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	body, err := json.Marshal(report)
-	if err != nil {
-		return answer, err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(s.cfg.URL, "/")+api.PathEdgeBudgets, bytes.NewReader(body))
-	if err != nil {
-		return answer, err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	requestid.Mark(req)
-	req.Header["X-Idempotency-Key"] = nil // so that it is sent again if an idle connection has ended
-	res, err := s.cfg.Client.Do(req)
-	if err != nil {
-		return answer, err
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	res, text, err := edgepost.Send(ctx, s.cfg.Client, s.cfg.URL, api.PathEdgeBudgets, report, maxAnswer, true)
 	if err != nil {
 		return answer, err
 	}

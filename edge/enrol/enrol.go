@@ -7,7 +7,6 @@
 package enrol
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -25,7 +24,7 @@ import (
 
 	"waypost"
 	"waypost/api"
-	"waypost/api/requestid"
+	"waypost/api/edgepost"
 	"waypost/controlplane/fleet"
 	"waypost/internal/atomicfile"
 	"waypost/replication"
@@ -157,22 +156,8 @@ func (cfg *Config) exchange(ctx context.Context, c *Credential) (role string, er
 	if cfg.Present != nil {
 		body.Previous = cfg.Present.Secret
 	}
-	text, err := json.Marshal(body)
+	res, text, err := edgepost.Send(ctx, cfg.Client, cfg.URL, replication.PathEnrol, body, maxFile, false)
 	if err != nil {
-		return "", err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimRight(cfg.URL, "/")+replication.PathEnrol, bytes.NewReader(text))
-	if err != nil {
-		return "", err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	requestid.Mark(req)
-	res, err := cfg.Client.Do(req)
-	if err != nil {
-		return "", err
-	}
-	text, err = io.ReadAll(io.LimitReader(res.Body, maxFile))
-	if err := errors.Join(err, res.Body.Close()); err != nil {
 		return "", err
 	}
 	if res.StatusCode == http.StatusOK {

@@ -9,19 +9,16 @@
 package report
 
 import (
-	"bytes"
 	"context"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,6 +27,7 @@ import (
 
 	"waypost"
 	"waypost/api"
+	"waypost/api/edgepost"
 	"waypost/api/requestid"
 )
 
@@ -93,7 +91,6 @@ type Config struct {
 // Reporter sends the reports of one edge.
 type Reporter struct {
 	cfg     Config
-	base    string // URL without a path
 	started time.Time
 	client  *http.Client
 	asked   chan struct{} // gets a token when a report is asked for
@@ -140,7 +137,6 @@ func New(cfg Config) (*Reporter, error) {
 	}
 	r := &Reporter{
 		cfg:     cfg,
-		base:    strings.TrimSuffix(cfg.URL, "/"),
 		started: time.Now(),
 		asked:   make(chan struct{}, 1),
 		synced:  make(chan struct{}, 1),
@@ -332,24 +328,9 @@ func (r *Reporter) send(ctx context.Context, at moment) (answer api.EdgeOrders, 
 
 // exchange posts a value as JSON to a path and returns the answer.
 func (r *Reporter) exchange(ctx context.Context, path string, what any) ([]byte, error) {
-	text, err := json.Marshal(what)
-	if err != nil {
-		return nil, fmt.Errorf("encode the request: %w", err)
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.base+path, bytes.NewReader(text))
-	if err != nil {
-		return nil, fmt.Errorf("make the request: %w", err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	requestid.Mark(req)
-	res, err := r.client.Do(req)
+	res, answer, err := edgepost.Send(ctx, r.client, r.cfg.URL, path, what, maxAnswer, false)
 	if err != nil {
 		return nil, err
-	}
-	// To its end, which keeps the connection usable.
-	answer, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
-	if err = errors.Join(err, res.Body.Close()); err != nil {
-		return nil, fmt.Errorf("read the answer: %w", err)
 	}
 	if res.StatusCode/100 != 2 {
 		return nil, &statusError{res.StatusCode, res.Status}

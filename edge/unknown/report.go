@@ -1,19 +1,15 @@
 package unknown
 
 import (
-	"bytes"
 	"context"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"waypost"
 	"waypost/api"
+	"waypost/api/edgepost"
 	"waypost/api/requestid"
 )
 
@@ -104,22 +100,7 @@ func (r *Recorder) nextReport() *api.EdgeUnknown {
 func (r *Recorder) send(ctx context.Context, report *api.EdgeUnknown) error {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
-	body, err := json.Marshal(report)
-	if err != nil {
-		return err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(r.cfg.URL, "/")+api.PathEdgeUnknown, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	requestid.Mark(req)
-	res, err := r.cfg.Client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	res, text, err := edgepost.Send(ctx, r.cfg.Client, r.cfg.URL, api.PathEdgeUnknown, report, maxAnswer, false)
 	if err == nil && res.StatusCode/100 != 2 {
 		err = fmt.Errorf("the control plane answered %s: %.200q", res.Status, text)
 	}
