@@ -171,5 +171,5 @@ func Best(counted []LinkCount, limit int, rest uint64) (best []LinkCount, exact 
 		return best, rest == 0
 	}
 	best = best[:limit]
-	return best, best[limit-1].Clicks >= rest
+	return best, limit == 0 || best[limit-1].Clicks >= rest
 }

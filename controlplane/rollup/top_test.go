@@ -75,6 +75,14 @@ func TestTop_ForgottenLinkLeavesTheTopAndWhatOthersCanHaveStays(t *testing.T) {
 	require.EqualValues(t, 5, top.Floor())
 }
 
+func TestBest_OfNoLinksIsExact(t *testing.T) {
+	for _, known := range [][]rollup.LinkCount{nil, {counted(7, 3)}} {
+		best, exact := rollup.Best(known, 0, 5)
+		require.Empty(t, best)
+		require.True(t, exact)
+	}
+}
+
 // Whatever the lists leave out, the bounds hold, and what is called exact is.
 func TestTop_FirstLinksOfManyDaysAreFoundByTheirLists(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
