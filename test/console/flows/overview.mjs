@@ -36,13 +36,13 @@ export async function chartHasATable(c) {
     await route.fulfill({ json: stats });
   });
   await c.page.goto(`${c.base}/console/overview`);
-  await c.page.getByRole("application", { name: /^Clicks by day/ }).locator("canvas").waitFor();
+  await c.page.getByRole("application", { name: /^Clicks over time/ }).locator("canvas").waitFor();
   await c.page.getByRole("region", { name: "utm_campaign" }).getByText("spring", { exact: true }).waitFor();
   c.assert.equal(await c.page.getByRole("region", { name: "utm_source" }).count(), 0);
   await c.axe();
   await c.narrow();
   await c.page.getByRole("button", { name: "Show as a table" }).click();
-  const rows = c.page.getByRole("table", { name: "Clicks by day" }).getByRole("row");
+  const rows = c.page.getByRole("table", { name: "Clicks over time" }).getByRole("row");
   await rows.first().waitFor();
   c.assert.equal(await rows.count(), 31);
   await c.axe();
@@ -81,4 +81,50 @@ export async function makesALinkOfAnUnknownAddress(c) {
   const { addresses } = await c.api("GET", "/api/v1/stats/unknown?limit=1000");
   c.assert.ok(!addresses.some((a) => a.path === code), "a link is not listed");
   await c.api("DELETE", `/api/v1/urls/${code}`);
+}
+
+/** figure returns a number of the overview by its name. */
+const figure = (c, name) => c.page.locator("dl.figures .figure").filter({ has: c.page.getByText(name, { exact: true }) }).locator("dd").first();
+
+/** has waits until a number of the overview is this one. */
+const has = (c, name, n) => figure(c, name).filter({ hasText: new RegExp(`^${n}$`) }).waitFor();
+
+/** The numbers are those of the links with some tags, a domain and a creator, in a time, all of which the address has. */
+export async function filtersByGroup(c) {
+  const { page } = c;
+  const [tag, other] = [c.unique(), c.unique()];
+  const links = [];
+  for (const tags of [[tag], [tag, other], [other]]) links.push(await c.api("POST", "/api/v1/urls?wait=all&wait_timeout=10", { original_url: "https://example.com/group", tags }));
+  for (const [i, link] of links.entries()) for (let n = 0; n <= i; n++) await fetch(`${c.edges[0]}/${link.short_code}`, { redirect: "manual" });
+  await page.goto(`${c.base}/console/overview`);
+  const tags = page.getByLabel("Links with all of these tags");
+  await c.tab(tags);
+  await page.keyboard.type(`${tag},`);
+  await has(c, "Links", 2);
+  await has(c, "Clicks in this time", 3);
+  await page.keyboard.type(`${other},`);
+  await has(c, "Links", 1);
+  await has(c, "Clicks in this time", 2);
+  await page.getByLabel("Domain").selectOption({ index: 1 });
+  await page.getByRole("button", { name: "7 days" }).click();
+  await page.getByLabel("Compare with").selectOption("same time a year ago");
+  await page.getByText("There were no clicks in the same time a year ago.").waitFor();
+  await c.axe();
+  await c.narrow();
+  const address = new URL(page.url()).searchParams;
+  c.assert.deepEqual([address.get("tag"), address.get("domain"), address.get("span"), address.get("compare")], [`${tag},${other}`, links[0].domain, "7d", "year"]);
+  await page.reload();
+  await has(c, "Clicks in this time", 2);
+  await page.getByRole("button", { name: `Remove the tag ${tag}` }).click();
+  await has(c, "Links", 2);
+  await has(c, "Clicks in this time", 5);
+  // A group that is too large says so, and shows no numbers of another one.
+  await page.route("**/api/v1/stats?*", (route) => route.fulfill({
+    status: 422, contentType: "application/problem+json", json: { type: "urn:waypost:problem:invalid", status: 422, detail: "the group has more than 50,000 links" },
+  }));
+  await page.getByLabel("Creator").fill("nobody");
+  await page.keyboard.press("Enter");
+  await page.getByText("the group has more than 50,000 links").waitFor();
+  c.assert.equal(await page.locator("dl.figures").count(), 0);
+  for (const link of links) await c.api("DELETE", `/api/v1/urls/${link.short_code}`);
 }

@@ -21,6 +21,9 @@ import { chosenSpan, spans, zone, type Chosen, type Range } from "./span";
 
 type Stats = Schemas["LinkStats"];
 
+/** The statistics of a link, or of many. */
+type Clicks = Pick<Stats, keyof Stats & keyof Schemas["WorkspaceStats"]> & Partial<Pick<Stats, "annotations">>;
+
 const dimensions = ["countries", "cities", "devices", "browsers", "os", "referrers", "codes", "rules", ...counted] as const;
 type Dimension = (typeof dimensions)[number] | "variants";
 
@@ -66,7 +69,7 @@ export function Statistics({ at, link, news }: { at: Place; link: Link; news: ()
 }
 
 /** Spans chooses the span of time. */
-function Spans({ chosen }: { chosen: Chosen }) {
+export function Spans({ chosen }: { chosen: Chosen }) {
   const { url, route } = useLocation();
   const [[from, to], setDays] = useState(chosen.days);
   useEffect(() => setDays(chosen.days), [chosen.days.join()]);
@@ -99,7 +102,7 @@ function Spans({ chosen }: { chosen: Chosen }) {
 }
 
 /** whyOpen says why the newest numbers may still grow. */
-function whyOpen(stats: Stats): string {
+function whyOpen(stats: Clicks): string {
   if (!stats.complete_until) return text("growsUnknown");
   if (stats.behind.length) return text("growsBehind", { edges: stats.behind.join(", "), time: dateTime(stats.complete_until) });
   return stats.interval === "hour" ? text("growsHour") : text("growsDay");
@@ -114,7 +117,7 @@ function otherTime(of: Chosen): string {
 
 /** compared says how many clicks there were, compared with another time. Steps that may
  * still grow are left out of both. */
-function compared(stats: Stats, of: Chosen): string {
+export function compared(stats: Clicks, of: Chosen): string {
   const change = stats.compared?.change;
   if (!change?.steps) return "";
   const span = otherTime(of);
@@ -143,7 +146,8 @@ function Figures({ stats, of, link }: { stats: Stats; of: Chosen; link: Link }) 
   );
 }
 
-function Line({ stats, of, code }: { stats: Stats; of: Chosen; code: string }) {
+/** Line is the chart of the clicks over time, next to those of the time they are compared with. */
+export function Line({ stats, of, code }: { stats: Clicks; of: Chosen; code: string }) {
   const known = (n: number, t: string) => (Date.parse(t) > Date.now() ? null : n); // not 0 clicks tomorrow
   const series: Series[] = [
     { label: text("clicks"), kind: "main", values: stats.series.map((b) => known(b.clicks, b.t)) },
@@ -155,7 +159,7 @@ function Line({ stats, of, code }: { stats: Stats; of: Chosen; code: string }) {
     <Chart
       title={text("clicksOver")} times={stats.series.map((b) => b.t)} series={series} step={stats.interval} unit={text("clicks")}
       completeUntil={stats.complete_until} incomplete={whyOpen(stats)} file={`${code}-${of.days.join("-")}`}
-      marks={stats.annotations.map((a) => ({ t: a.t, text: `${a.changes.map((c) => textOf(`change_${c}` as "change_target")).join(", ")}${a.by ? ` (${a.by.name})` : ""}` }))}
+      marks={stats.annotations?.map((a) => ({ t: a.t, text: `${a.changes.map((c) => textOf(`change_${c}` as "change_target")).join(", ")}${a.by ? ` (${a.by.name})` : ""}` }))}
     />
   );
 }

@@ -88,7 +88,7 @@ export function Filters({ domains }: { domains: readonly Schemas["Domain"][] }) 
         label={text("state")} value={(asked["state"] ?? "") as State} set={set("state")}
         options={[["", text("anyState")], ["active", text("active")], ["off", text("inactive")], ["expired", text("isExpired")], ["expiring", text("expiring")]]}
       />
-      <TagField label={text("tag")} value={asked["tag"] ?? ""} set={set("tag")} />
+      <Offered label={text("tag")} value={asked["tag"] ?? ""} set={set("tag")} use={useTags} />
       <Choice<Sort>
         label={text("sort")} value={sortOf(asked)} set={(sort) => go({ sort: sort === "-created" ? undefined : sort })}
         options={[["-created", text("newest")], ["created", text("oldest")], ["-clicks", text("mostClicks")], ["clicks", text("fewestClicks")]]}
@@ -149,34 +149,47 @@ function Search() {
   );
 }
 
-/** useTags returns tags that begin with a text. */
-export function useTags(prefix: string): readonly string[] {
-  const [tags, setTags] = useState<readonly string[]>([]);
+/** useOffers returns what is there for a text that is being typed. */
+function useOffers(typed: string, find: (typed: string, signal: AbortSignal) => Promise<readonly string[]>): readonly string[] {
+  const [offers, setOffers] = useState<readonly string[]>([]);
   useEffect(() => {
     const abort = new AbortController();
     const timer = setTimeout(() => {
-      ask(client.GET("/api/v1/tags", { params: { query: { limit: 20, ...(prefix ? { prefix } : {}) } }, signal: abort.signal }))
-        .then((page) => setTags(page.tags.map((t) => t.tag)), () => undefined); // the text is taken without
+      find(typed, abort.signal).then(setOffers, () => undefined); // the text is taken without
     }, pause);
     return () => {
       clearTimeout(timer);
       abort.abort();
     };
-  }, [prefix]);
-  return tags;
+  }, [typed]);
+  return offers;
 }
 
-/** TagField chooses one tag, with those that exist as suggestions. */
-function TagField({ label, value, set }: { label: string; value: string; set: (tag: string) => void }) {
+/** useTags returns tags that begin with a text. */
+export function useTags(prefix: string): readonly string[] {
+  return useOffers(prefix, async (typed, signal) => (
+    (await ask(client.GET("/api/v1/tags", { params: { query: { limit: 20, ...(typed ? { prefix: typed } : {}) } }, signal }))).tags.map((t) => t.tag)
+  ));
+}
+
+/** useCreators returns creators whose names have a text. */
+export function useCreators(part: string): readonly string[] {
+  return useOffers(part, async (search, signal) => (
+    search ? ((await ask(client.GET("/api/v1/stats/creators", { params: { query: { search, limit: 20 } }, signal }))) as Schemas["GroupTable"]).groups.map((g) => g.name) : []
+  ));
+}
+
+/** Offered is a field for one name, with those that exist as suggestions. */
+export function Offered({ label, value, set, use }: { label: string; value: string; set: (name: string) => void; use: (typed: string) => readonly string[] }) {
   const [typed, setTyped] = useState(value);
-  const tags = useTags(typed);
+  const offers = use(typed);
   useEffect(() => setTyped(value), [value]);
   return (
     <Field
-      label={label} type="search" offers={tags} value={typed} autocomplete="off" dir="auto"
-      set={(tag) => {
-        setTyped(tag);
-        if (tag === "" || tags.includes(tag)) set(tag);
+      label={label} type="search" offers={offers} value={typed} autocomplete="off" dir="auto"
+      set={(name) => {
+        setTyped(name);
+        if (name === "" || offers.includes(name)) set(name);
       }}
       onChange={(e) => set(e.currentTarget.value.trim())}
     />

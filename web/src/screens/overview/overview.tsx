@@ -1,37 +1,32 @@
+import { useLocation } from "preact-iso/router";
 import type { ComponentChildren } from "preact";
 import { ask, client, type Schemas } from "../../app/api";
 import { dateTime, number, percent } from "../../app/i18n";
 import { useRenewal } from "../../app/live";
 import { useLoad } from "../../app/load";
-import { linkPath } from "../../app/paths";
+import { inQuery, linkPath } from "../../app/paths";
 import { can } from "../../app/session";
 import { text as shared } from "../../messages/app";
-import { text as inChart } from "../../messages/chart";
 import { text, textOf } from "../../messages/overview";
 import { Breakdown } from "../../ui/breakdown";
-import { Chart } from "../../ui/chart";
 import { Await } from "../../ui/failure";
+import { Choice } from "../../ui/field";
 import { Table } from "../../ui/table";
 import { Ago } from "../../ui/time";
-import { day, plus, zone } from "../link/span";
+import { chosenSpan, day, plus, zone, type Chosen } from "../link/span";
+import { compared, Line, Spans } from "../link/statistics";
+import { Tags } from "../link/tags";
 import { counted } from "../link/utm";
+import { Offered, useCreators } from "../links/filters";
+import { groupOf, tagList, tagsOf } from "./group";
 
 type Stats = Schemas["WorkspaceStats"];
 
 const week = 7 * 86_400_000;
 
-/** Overview shows how the links of the workspace do. */
+/** Overview shows how the links of the workspace do, or a group of them. */
 export default function Overview() {
-  const clicks = useLoad(async (signal) => {
-    const now = new Date();
-    const tz = zone;
-    const [month, hours] = await Promise.all([
-      ask(client.GET("/api/v1/stats", { params: { query: { tz, top: 10 } }, signal })),
-      ask(client.GET("/api/v1/stats", { params: { query: { tz, top: 1, interval: "hour", from: day(plus(now, -7)), to: day(now) } }, signal })),
-    ]);
-    // The other type of an answer is CSV, which was not asked for.
-    return { month: month as Stats, hours: hours as Stats, now };
-  }, []);
+  const { query } = useLocation();
   const links = useLoad(async (signal) => {
     const soon = new Date(Date.now() + week).toISOString();
     const [workspace, newest, expiring, tags] = await Promise.all([
@@ -42,23 +37,16 @@ export default function Overview() {
     ]);
     return { all: workspace.links ?? 0, newest: newest.urls, expiring: expiring.urls, tags: tags.tags.sort((a, b) => b.links - a.links), cut: tags.next_after };
   }, []);
-  useRenewal(() => {
-    clicks.reload();
-    links.reload();
-  });
+  useRenewal(links.reload);
+  const group = groupOf(query);
   return (
     <>
       <h1>{shared("overview")}</h1>
       {can("analytics:read") ? (
-        <Await of={clicks}>{({ month, hours, now }) => (
-          <>
-            <Figures month={month} hours={hours} now={now} />
-            <Complete of={hours} />
-            <Days of={month} />
-            <Top month={month} />
-            <Campaigns month={month} />
-          </>
-        )}</Await>
+        <>
+          <Filters />
+          <Clicks key={JSON.stringify(group)} group={group} />
+        </>
       ) : <p class="notice">{text("noScope")}</p>}
       <Await of={links}>{({ all, newest, expiring, tags, cut }) => (
         <div class="cards">
@@ -89,25 +77,58 @@ export default function Overview() {
   );
 }
 
-/** Days shows the clicks of each day. */
-function Days({ of: { series, complete_until } }: { of: Stats }) {
+/** Filters chooses the links and the time that the numbers are of. */
+function Filters() {
+  const { url, query, route } = useLocation();
+  const domains = useLoad((signal) => ask(client.GET("/api/v1/domains", { signal })), []).data?.domains ?? [];
+  const go = (change: Record<string, string | undefined>) => {
+    const to = inQuery(url, change);
+    if (to !== url) route(to);
+  };
+  const set = (name: string) => (value: string) => go({ [name]: value });
   return (
-    <section class="card" aria-labelledby="days-title">
-      <h2 id="days-title">{text("chart")}</h2>
-      <Chart
-        title={text("chart")} unit={text("clicks")} times={series.map((d) => d.t)} step="day" file="clicks"
-        series={[
-          { label: text("clicks"), kind: "main", values: series.map((d) => d.clicks) },
-          { label: text("byBots"), kind: "second", values: series.map((d) => d.bot_clicks) },
-        ]}
-        completeUntil={complete_until} incomplete={inChart("open")}
-      />
-    </section>
+    <search class="card" aria-label={text("filters")}>
+      <div class="form-row">
+        <Tags label={text("withTags")} tags={tagsOf(query["tag"])} set={(tags) => go({ tag: tagList(tags) })} />
+        <Choice label={text("domain")} value={query["domain"] ?? ""} set={set("domain")} options={[["", text("anyDomain")], ...domains.map((d) => [d.host, d.host] as const)]} />
+        <Offered label={text("creator")} value={query["created_by"] ?? ""} set={set("created_by")} use={useCreators} />
+      </div>
+      <Spans chosen={chosenSpan(query)} />
+    </search>
+  );
+}
+
+/** Clicks shows the numbers of the workspace, or of a group of its links. */
+function Clicks({ group }: { group: ReturnType<typeof groupOf> }) {
+  const { query } = useLocation();
+  const chosen = chosenSpan(query);
+  const clicks = useLoad(async (signal) => {
+    const now = new Date();
+    const [stats, hours] = await Promise.all([
+      ask(client.GET("/api/v1/stats", { params: { query: { ...group, ...chosen.range, compare: chosen.compare, top: 10 } }, signal })),
+      ask(client.GET("/api/v1/stats", { params: { query: { ...group, tz: zone, top: 1, interval: "hour", from: day(plus(now, -7)), to: day(now) } }, signal })),
+    ]);
+    // The other type of an answer is CSV, which was not asked for.
+    return { stats: stats as Stats, hours: hours as Stats, now, of: chosen };
+  }, [JSON.stringify([chosen.range, chosen.compare])]);
+  useRenewal(clicks.reload);
+  return (
+    <Await of={clicks}>{({ stats, hours, now, of }) => (
+      <>
+        <Figures stats={stats} hours={hours} now={now} of={of} />
+        <Complete of={hours} />
+        <section class="card" aria-label={text("chart")}>
+          <Line stats={stats} of={of} code="clicks" />
+        </section>
+        <Top of={stats} />
+        <Campaigns of={stats} />
+      </>
+    )}</Await>
   );
 }
 
 /** Figures compares whole hours, so that a running hour makes no day look worse. */
-function Figures({ month, hours, now }: { month: Stats; hours: Stats; now: Date }) {
+function Figures({ stats, hours, now, of }: { stats: Stats; hours: Stats; now: Date; of: Chosen }) {
   const today = day(now);
   const before = day(plus(now, -7));
   const hour = now.getHours();
@@ -130,10 +151,12 @@ function Figures({ month, hours, now }: { month: Stats; hours: Stats; now: Date 
     <section class="card" aria-label={shared("overview")}>
       <dl class="figures">
         <div class="figure"><dt>{text("today")}</dt><dd>{number(all)}</dd>{bots > 0 && <dd class="note">{text("bots", { n: bots })}</dd>}</div>
-        <div class="figure"><dt>{text("month")}</dt><dd>{number(month.clicks)}</dd>{month.bot_clicks > 0 && <dd class="note">{text("bots", { n: month.bot_clicks })}</dd>}</div>
-        <div class="figure"><dt>{text("visitors")}</dt><dd>{number(month.unique_visitors - month.unique_bots)}</dd></div>
-        <div class="figure"><dt>{text("total")}</dt><dd>{number(month.total_clicks)}</dd></div>
+        <div class="figure"><dt>{text("inTime")}</dt><dd>{number(stats.clicks)}</dd>{stats.bot_clicks > 0 && <dd class="note">{text("bots", { n: stats.bot_clicks })}</dd>}</div>
+        <div class="figure"><dt>{text("visitors")}</dt><dd>{number(stats.unique_visitors - stats.unique_bots)}</dd></div>
+        <div class="figure"><dt>{text("total")}</dt><dd>{number(stats.total_clicks)}</dd></div>
+        {typeof stats.links === "number" && <div class="figure"><dt>{shared("links")}</dt><dd>{number(stats.links)}</dd></div>}
       </dl>
+      <p>{compared(stats, of)}</p>
       {hour === 0 ? <p class="quiet">{text("firstHour")}</p> : (
         <p class="quiet">
           {text("until", { time })}: <b>{number(sofar)}</b>. {text("lastWeek", { weekday: dateTime(now, { weekday: "long" }), time })}: <b>{number(then)}</b>{change && ` (${change})`}.
@@ -152,13 +175,13 @@ function Complete({ of: { complete_until, behind } }: { of: Stats }) {
   );
 }
 
-function Top({ month }: { month: Stats }) {
+function Top({ of }: { of: Stats }) {
   return (
     <section class="card" aria-labelledby="top-title">
       <h2 id="top-title">{text("top")}</h2>
-      {month.top.length === 0 ? <p class="quiet">{text("topNone")}</p> : (
+      {of.top.length === 0 ? <p class="quiet">{text("topNone")}</p> : (
         <Table title={text("top")} heads={[text("link"), [text("clicks")], [text("byBots")]]}>
-          {month.top.map((l) => (
+          {of.top.map((l) => (
             <tr key={l.domain + l.short_code}>
               <td><a href={linkPath(l)} dir="auto">{l.title || l.short_code}</a> <span class="quiet small-text short" dir="ltr">{l.original_url}</span></td>
               <td class="num">{number(l.clicks)}</td>
@@ -167,19 +190,19 @@ function Top({ month }: { month: Stats }) {
           ))}
         </Table>
       )}
-      {!month.top_exact && month.top.length > 0 && <p class="hint">{text("topUnsure")}</p>}
+      {!of.top_exact && of.top.length > 0 && <p class="hint">{text("topUnsure")}</p>}
     </section>
   );
 }
 
 /** Campaigns shows the clicks of each value of the utm parameters that links were followed with. */
-function Campaigns({ month }: { month: Stats }) {
-  const some = counted.filter((by) => month[by].some((n) => n.name !== "none"));
+function Campaigns({ of }: { of: Stats }) {
+  const some = counted.filter((by) => of[by].some((n) => n.name !== "none"));
   return some.length > 0 && (
     <>
       <h2>{text("utm")}</h2>
       <div class="cards breakdowns">
-        {some.map((by) => <Breakdown key={by} title={by} names={month[by]} label={(name) => (name === "none" ? shared("none") : name)} file={by} />)}
+        {some.map((by) => <Breakdown key={by} title={by} names={of[by]} label={(name) => (name === "none" ? shared("none") : name)} file={by} />)}
       </div>
     </>
   );

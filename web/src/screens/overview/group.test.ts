@@ -1,0 +1,27 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { chosenIn, groupOf, tagList, tagsOf, toggled, viewOf } from "./group";
+
+test("a list of tags is read as it was written", () => {
+  for (const tags of [[], ["spring"], ["spring", "mail"], ["a, b", 'say "hi"', "c"], ['"', ","]]) assert.deepEqual(tagsOf(tagList(tags)), tags);
+  assert.equal(tagList(["a, b", "c"]), '"a, b",c');
+  assert.deepEqual(tagsOf(" spring , mail,,"), ["spring", "mail"]);
+  assert.deepEqual(tagsOf(undefined), []);
+});
+
+test("the address bar names a group", () => {
+  assert.deepEqual(groupOf({ tag: "a,b", domain: "go.example.com", span: "7d" }), { tag: ["a,b"], domain: "go.example.com" });
+  assert.deepEqual(groupOf({ tag: "", created_by: "Ann" }), { created_by: "Ann" });
+});
+
+test("tags are added to each other, and a domain takes the place of another", () => {
+  assert.deepEqual(toggled({ tag: "a" }, "tags", "b"), { tag: "a,b" });
+  assert.deepEqual(toggled({ tag: "a,b" }, "tags", "a"), { tag: "b" });
+  assert.deepEqual(toggled({ domain: "a.example" }, "domains", "b.example"), { domain: "b.example" });
+  assert.deepEqual(toggled({ created_by: "Ann" }, "creators", "Ann"), { created_by: undefined });
+  assert.equal(chosenIn({ tag: "ab" }, "tags", "a"), false);
+});
+
+test("a view keeps filters and the time, and nothing else", () => {
+  assert.equal(viewOf({ span: "7d", tag: "a,b", create: "1", domain: "" }), "tag=a%2Cb&span=7d");
+});

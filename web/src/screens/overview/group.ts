@@ -1,0 +1,44 @@
+// The group of links that statistics are of: in the address bar, as the API names it.
+import { quoted } from "../../ui/csv";
+
+type Query = Readonly<Record<string, string>>;
+
+/** The kinds of groups, as the API lists them, with the parameter that chooses one. */
+export const kinds = { tags: "tag", domains: "domain", creators: "created_by" } as const;
+export type Kind = keyof typeof kinds;
+
+/** The parameters of the address bar that a saved view keeps. */
+const saved = ["tag", "domain", "created_by", "span", "from", "to", "interval", "compare", "groups"];
+
+/** tagsOf reads a list of tags with commas between them. A tag that has a comma is quoted. */
+export function tagsOf(list = ""): string[] {
+  return [...list.matchAll(/"((?:[^"]|"")*)"|[^,]+/g)].map(([whole, inner]) => inner?.replaceAll('""', '"') ?? whole.trim()).filter(Boolean);
+}
+
+/** tagList writes a list of tags with commas between them. */
+export const tagList = (tags: readonly string[]) => tags.map(quoted).join(",");
+
+/** groupOf returns the API's parameters for the group of links in the address bar. */
+export function groupOf(query: Query): { tag?: string[]; domain?: string; created_by?: string } {
+  const of = Object.values(kinds).filter((name) => query[name]).map((name) => [name, query[name]!]);
+  return Object.fromEntries(of.map(([name, value]) => [name, name === "tag" ? [value] : value]));
+}
+
+/** chosenIn reports whether the group in the address bar is of a name. */
+export function chosenIn(query: Query, kind: Kind, name: string): boolean {
+  return kind === "tags" ? tagsOf(query["tag"]).includes(name) : query[kinds[kind]] === name;
+}
+
+/** toggled returns the change of the address that chooses a name, or removes a chosen one. A
+ * link has several tags, but one domain and one creator. */
+export function toggled(query: Query, kind: Kind, name: string): Record<string, string | undefined> {
+  const on = !chosenIn(query, kind, name);
+  if (kind !== "tags") return { [kinds[kind]]: on ? name : undefined };
+  const tags = tagsOf(query["tag"]);
+  return { tag: tagList(on ? [...tags, name] : tags.filter((t) => t !== name)) };
+}
+
+/** viewOf returns the part of the address that a saved view keeps. */
+export function viewOf(query: Query): string {
+  return String(new URLSearchParams(saved.filter((name) => query[name]).map((name) => [name, query[name]!])));
+}
