@@ -65,30 +65,23 @@ type DigestCheck struct {
 	store   DigestStore
 	log     *slog.Logger
 	differs prometheus.Gauge
-	asked   chan struct{} // has a token while next waits for Run
+	asked   chan *Actor   // has the round that waits for Run, with the actor who recomputes, if any
+	ended   chan struct{} // is closed when Run ends
 
 	mu    sync.Mutex
-	next  *digestRound // the round that was asked for, and has not ended
-	last  Digest       // zero: none was read
-	lasts time.Time    // until when the last answer counts
-	again bool         // a caller wanted an answer, and got the last one
-	err   error        // of the last round
-	ended bool
-}
-
-// digestRound is one reading, or one recomputation.
-type digestRound struct {
-	by   *Actor // who wants the digest recomputed; nil: no one
-	done chan struct{}
-	err  error // set before done is closed
+	round chan struct{} // is closed when the round that was asked for ends; nil: there is none
+	state DigestState
+	lasts time.Time // until when the last answer counts
+	again bool      // a caller wanted an answer, and got the last one
 }
 
 // NewDigestCheck returns a DigestCheck that answers while Run runs. Metrics may be nil.
 func NewDigestCheck(store DigestStore, log *slog.Logger, metrics prometheus.Registerer) *DigestCheck {
-	c := &DigestCheck{store: store, log: log, asked: make(chan struct{}, 1), differs: prometheus.NewGauge(prometheus.GaugeOpts{
+	c := &DigestCheck{store: store, log: log, asked: make(chan *Actor, 1), ended: make(chan struct{})}
+	c.differs = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "waypost_changelog_digest_differs",
 		Help: "1 when PostgreSQL's replicated rows did not add up to the changelog's digest at the last look.",
-	})}
+	})
 	if metrics != nil {
 		metrics.MustRegister(c.differs)
 	}
@@ -99,20 +92,18 @@ func NewDigestCheck(store DigestStore, log *slog.Logger, metrics prometheus.Regi
 func (c *DigestCheck) Run(ctx context.Context) {
 	ticker := time.NewTicker(digestFresh)
 	defer ticker.Stop()
-	defer c.answerWaiters()
+	defer close(c.ended)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-c.asked:
+		case by := <-c.asked:
+			c.compare(ctx, by)
 		case <-ticker.C:
-			if !c.due() {
-				continue
+			if c.due() {
+				c.ask(nil)
 			}
-			c.ask(nil)
-			<-c.asked
 		}
-		c.round(ctx)
 	}
 }
 
@@ -121,85 +112,56 @@ func (c *DigestCheck) due() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	late := time.Since(c.lasts)
-	return c.again && late >= 0 || c.last.Differs() && late >= digestAgain
+	return c.again && late >= 0 || c.state.Digest.Differs() && late >= digestAgain
 }
-
-// answerWaiters answers the callers that wait.
-func (c *DigestCheck) answerWaiters() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.ended = true
-	if r := c.next; r != nil {
-		c.next, r.err = nil, errEnding
-		close(r.done)
-	}
-}
-
-var errEnding = waypost.Errorf(waypost.EUnavailable, "the control plane is stopping")
 
 // ask starts a round, or returns the round that is under way. The second result is false
 // when the caller wants a recomputation and another round is under way.
-func (c *DigestCheck) ask(by *Actor) (*digestRound, bool) {
+func (c *DigestCheck) ask(by *Actor) (round <-chan struct{}, own bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case c.ended:
-		r := &digestRound{done: make(chan struct{}), err: errEnding}
-		close(r.done)
-		return r, true
-	case c.next != nil:
-		return c.next, by == nil
+	if c.round != nil {
+		return c.round, by == nil
 	}
-	c.next = &digestRound{by: by, done: make(chan struct{})}
-	c.asked <- struct{}{}
-	return c.next, true
+	c.round, c.state.Running, c.again = make(chan struct{}), true, false
+	c.asked <- by
+	return c.round, true
 }
 
-func (c *DigestCheck) round(ctx context.Context) {
+func (c *DigestCheck) compare(ctx context.Context, by *Actor) {
 	ctx, cancel := context.WithTimeout(ctx, digestTime)
 	defer cancel()
-	c.mu.Lock()
-	r := c.next
-	c.again = false
-	c.mu.Unlock()
-	if r.by != nil {
-		r.err = c.store.Recompute(ctx, *r.by)
-	}
 	var found Digest
-	if r.err == nil {
-		found, r.err = c.store.AddUp(ctx)
+	var err error
+	if by != nil {
+		err = c.store.Recompute(ctx, *by)
+	}
+	if err == nil {
+		found, err = c.store.AddUp(ctx)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.next == r {
-		c.next = nil
-	}
-	c.err = r.err
-	if r.err == nil {
+	if c.state.Err = err; err == nil {
 		c.learn(found)
 	} else {
-		c.log.Warn("cannot compare PostgreSQL's rows with the digest of the changelog", "error", r.err)
+		c.log.Warn("cannot compare PostgreSQL's rows with the digest of the changelog", "error", err)
 	}
-	close(r.done)
+	close(c.round)
+	c.round, c.state.Running = nil, false
 }
 
 // learn takes in an answer. c.mu is held.
 func (c *DigestCheck) learn(found Digest) {
-	before := c.last.Differs()
-	c.last, c.lasts = found, time.Now().Add(max(digestFresh, found.Took))
+	before, now := c.state.Digest.Differs(), found.Differs()
+	c.state.Digest, c.lasts = found, time.Now().Add(max(digestFresh, found.Took))
+	c.differs.Set(map[bool]float64{true: 1}[now])
 	switch {
-	case found.Differs():
-		c.differs.Set(1)
-		if !before {
-			c.log.Error("PostgreSQL's own rows do not add up to the digest of the changelog; edges continue, and are not repaired: "+
-				"run 'waypost verify --source'", "digest", DigestText(found.Head), "rows_digest", DigestText(found.Rows),
-				"position", found.Position, "records", found.Records)
-		}
-	case before:
-		c.differs.Set(0)
+	case now && !before:
+		c.log.Error("PostgreSQL's own rows do not add up to the digest of the changelog; edges continue, and are not repaired: "+
+			"run 'waypost verify --source'", "digest", DigestText(found.Head), "rows_digest", DigestText(found.Rows),
+			"position", found.Position, "records", found.Records)
+	case before && !now:
 		c.log.Info("found that PostgreSQL's rows add up to the digest of the changelog again", "position", found.Position)
-	default:
-		c.differs.Set(0)
 	}
 }
 
@@ -208,7 +170,7 @@ func (c *DigestCheck) learn(found Digest) {
 func (c *DigestCheck) Last() Digest {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.last
+	return c.state.Digest
 }
 
 // Sound returns [ErrDigest] if the rows are known not to add up to the digest. When the
@@ -219,8 +181,8 @@ func (c *DigestCheck) Sound(ctx context.Context) error {
 	c.again = c.again || fresh
 	c.mu.Unlock()
 	if !fresh {
-		r, _ := c.ask(nil)
-		wait(ctx, r)
+		round, _ := c.ask(nil)
+		c.wait(ctx, round)
 	}
 	if last := c.Last(); last.Differs() {
 		return ErrDigest
@@ -229,11 +191,12 @@ func (c *DigestCheck) Sound(ctx context.Context) error {
 }
 
 // wait waits for a round, and reports whether it has ended.
-func wait(ctx context.Context, r *digestRound) bool {
+func (c *DigestCheck) wait(ctx context.Context, round <-chan struct{}) bool {
 	select {
-	case <-r.done:
+	case <-round:
 		return true
 	case <-ctx.Done():
+	case <-c.ended:
 	case <-time.After(digestWait):
 	}
 	return false
@@ -254,7 +217,7 @@ func (c *DigestCheck) State(_ context.Context, actor Actor) (DigestState, error)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return DigestState{Running: c.next != nil, Err: c.err, Digest: c.last}, nil
+	return c.state, nil
 }
 
 // Check reads the rows, and with recompute it first replaces a wrong digest. A long round
@@ -268,15 +231,17 @@ func (c *DigestCheck) Check(ctx context.Context, actor Actor, recompute bool) (D
 	if recompute {
 		by = &actor
 	}
-	r, own := c.ask(by)
-	if !own && wait(ctx, r) {
-		r, own = c.ask(by)
+	round, own := c.ask(by)
+	if !own && c.wait(ctx, round) {
+		round, own = c.ask(by)
 	}
 	if !own {
 		return DigestState{}, waypost.Errorf(waypost.EUnavailable, "a comparison is under way; try again when it has ended")
 	}
-	if wait(ctx, r) && r.err != nil && !errors.Is(r.err, context.Canceled) {
-		return DigestState{}, r.err
+	ended := c.wait(ctx, round)
+	state, err := c.State(ctx, actor)
+	if ended && !state.Running && state.Err != nil && !errors.Is(state.Err, context.Canceled) {
+		return DigestState{}, state.Err
 	}
-	return c.State(ctx, actor)
+	return state, err
 }
