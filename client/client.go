@@ -143,11 +143,17 @@ func Passing(err error) (after time.Duration, ok bool) {
 
 // do sends one request and decodes the answer into out. Nil: the answer has no body.
 func (c *Client) do(ctx context.Context, method, path string, in, out any) error {
-	got, err := c.exchange(ctx, method, path, nil, in)
-	if err != nil {
-		return err
+	_, err := c.fetch(ctx, method, path, nil, in, out)
+	return err
+}
+
+// fetch is do with a header, and returns the answer as well.
+func (c *Client) fetch(ctx context.Context, method, path string, header http.Header, in, out any) (answer, error) {
+	got, err := c.exchange(ctx, method, path, header, in)
+	if err == nil {
+		err = c.decode(got, out)
 	}
-	return c.decode(got, out)
+	return got, err
 }
 
 // ask is do with the answer as a value.
@@ -240,9 +246,9 @@ func (c *Client) exchange(ctx context.Context, method, path string, header http.
 	return answer{resp.Header, resp.StatusCode, body}, nil
 }
 
-// open sends a GET request and returns a successful answer, with a body that the caller
-// reads and closes.
-func (c *Client) open(ctx context.Context, path string) (*http.Response, error) {
+// copy sends a GET request, copies the body of a successful answer to a writer, and
+// returns the answer.
+func (c *Client) copy(ctx context.Context, path string, to io.Writer) (*http.Response, error) {
 	req, err := c.request(ctx, http.MethodGet, path, nil, nil)
 	if err != nil {
 		return nil, err
@@ -254,6 +260,10 @@ func (c *Client) open(ctx context.Context, path string) (*http.Response, error) 
 	if resp.StatusCode != http.StatusOK {
 		answer, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 		return nil, errors.Join(problem(resp, answer), err, resp.Body.Close())
+	}
+	_, err = io.Copy(to, resp.Body)
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
+		return nil, fmt.Errorf("the answer of %s was cut off: %w", c.base, err)
 	}
 	return resp, nil
 }

@@ -106,15 +106,8 @@ func (i Imports) Find(ctx context.Context, id string) (Import, error) {
 // WriteRefused writes the refused rows of an import to w, as a file that can be mended
 // and imported.
 func (i Imports) WriteRefused(ctx context.Context, id string, w io.Writer) error {
-	resp, err := i.c.open(ctx, importPath(id)+"/refused")
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(w, resp.Body)
-	if err = errors.Join(err, resp.Body.Close()); err != nil {
-		return fmt.Errorf("the answer of %s was cut off: %w", i.c.base, err)
-	}
-	return nil
+	_, err := i.c.copy(ctx, importPath(id)+"/refused", w)
+	return err
 }
 
 // Remove removes an import and its rows. Its links stay.

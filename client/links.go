@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -72,30 +73,22 @@ const maxTries = 3
 // Make creates one link, or finds the one of its target when n asks for that. The request
 // has an Idempotency-Key, so that Make sends it again when the answer is lost.
 func (l Links) Make(ctx context.Context, n NewLink, w Write) (link Link, r Receipt, err error) {
-	key := w.Key
-	if key == "" {
-		key = rand.Text()
-	}
+	key := cmp.Or(w.Key, rand.Text())
 	w.Domain = "" // it is in the body
 	var got answer
 	err = Retry{Tries: maxTries, Again: Passing}.Do(ctx, func() (err error) {
 		got, err = l.c.exchange(ctx, http.MethodPost, api.PathLinks+w.query(), http.Header{"Idempotency-Key": {key}}, n)
 		return err
 	})
-	if err != nil {
-		return link, r, err
+	if err == nil {
+		err = l.c.decode(got, &link)
 	}
-	err = l.c.decode(got, &link)
 	return link, receiptOf(got.header, got.status), err
 }
 
 // change sends a change of a link, and returns the link behind it.
 func (l Links) change(ctx context.Context, method, path string, header http.Header, in any) (link Link, r Receipt, err error) {
-	got, err := l.c.exchange(ctx, method, path, header, in)
-	if err != nil {
-		return link, r, err
-	}
-	err = l.c.decode(got, &link)
+	got, err := l.c.fetch(ctx, method, path, header, in, &link)
 	return link, receiptOf(got.header, 0), err
 }
 
@@ -103,12 +96,8 @@ func (l Links) change(ctx context.Context, method, path string, header http.Head
 // hold the codes of the links only.
 func (l Links) CreateBulk(ctx context.Context, ns []NewLink) ([]Outcome, error) {
 	minimal := http.Header{"Prefer": {"return=minimal"}}
-	got, err := l.c.exchange(ctx, http.MethodPost, api.PathLinks+"/bulk", minimal, api.NewLinks{Links: ns})
-	if err != nil {
-		return nil, err
-	}
 	var answer api.LinkOutcomes
-	if err := l.c.decode(got, &answer); err != nil {
+	if _, err := l.c.fetch(ctx, http.MethodPost, api.PathLinks+"/bulk", minimal, api.NewLinks{Links: ns}, &answer); err != nil {
 		return nil, err
 	}
 	if len(answer.Results) != len(ns) {
@@ -127,11 +116,7 @@ func (l Links) Find(ctx context.Context, domain, code string) (link Link, err er
 // Read finds a link like Find, with the entity tag of its state.
 func (l Links) Read(ctx context.Context, domain, code string) (link Link, etag string, err error) {
 	q := filled(map[string]string{"expired": "true", "domain": domain})
-	got, err := l.c.exchange(ctx, http.MethodGet, linkPath(code)+"?"+q.Encode(), nil, nil)
-	if err != nil {
-		return link, "", err
-	}
-	err = l.c.decode(got, &link)
+	got, err := l.c.fetch(ctx, http.MethodGet, linkPath(code)+"?"+q.Encode(), nil, nil, &link)
 	return link, got.header.Get("ETag"), err
 }
 
@@ -146,10 +131,7 @@ func (l Links) Change(ctx context.Context, code string, change LinkChange, w Wri
 
 // Remove removes a link.
 func (l Links) Remove(ctx context.Context, code string, w Write) (Receipt, error) {
-	got, err := l.c.exchange(ctx, http.MethodDelete, linkPath(code)+w.query(), nil, nil)
-	if err == nil {
-		err = l.c.decode(got, nil)
-	}
+	got, err := l.c.fetch(ctx, http.MethodDelete, linkPath(code)+w.query(), nil, nil, nil)
 	return receiptOf(got.header, 0), err
 }
 
@@ -160,11 +142,7 @@ func (l Links) Restore(ctx context.Context, code string, w Write) (link Link, r 
 
 // AddAlias adds an alias to a link. Found reports that the link has it already.
 func (l Links) AddAlias(ctx context.Context, code string, n NewAlias, w Write) (link Link, r Receipt, err error) {
-	got, err := l.c.exchange(ctx, http.MethodPost, linkPath(code)+"/aliases"+w.query(), nil, n)
-	if err != nil {
-		return link, r, err
-	}
-	err = l.c.decode(got, &link)
+	got, err := l.c.fetch(ctx, http.MethodPost, linkPath(code)+"/aliases"+w.query(), nil, n, &link)
 	return link, receiptOf(got.header, got.status), err
 }
 
@@ -247,12 +225,9 @@ func (f *Filter) values() url.Values {
 func (l Links) Search(ctx context.Context, f Filter, sort string, limit int, cursor string) (Page, error) {
 	query := f.values()
 	maps.Copy(query, filled(map[string]string{"limit": strconv.Itoa(limit), "sort": sort, "cursor": cursor}))
-	got, err := l.c.exchange(ctx, http.MethodGet, api.PathLinks+"?"+query.Encode(), nil, nil)
-	if err != nil {
-		return Page{}, err
-	}
 	var listed api.LinkPage
-	if err := l.c.decode(got, &listed); err != nil {
+	got, err := l.c.fetch(ctx, http.MethodGet, api.PathLinks+"?"+query.Encode(), nil, nil, &listed)
+	if err != nil {
 		return Page{}, err
 	}
 	p := Page{Links: listed.Links, Next: listed.Next}
@@ -297,13 +272,9 @@ func (l Links) Export(ctx context.Context, f Filter, format string, raw bool, af
 	if raw {
 		query.Set("raw", "true")
 	}
-	resp, err := l.c.open(ctx, api.PathLinks+"/export?"+query.Encode())
+	resp, err := l.c.copy(ctx, api.PathLinks+"/export?"+query.Encode(), to)
 	if err != nil {
 		return Exported{}, err
-	}
-	_, err = io.Copy(to, resp.Body)
-	if err = errors.Join(err, resp.Body.Close()); err != nil {
-		return Exported{}, fmt.Errorf("the answer of %s was cut off: %w", l.c.base, err)
 	}
 	ends := resp.Header
 	if ends.Get(api.HeaderLinks) == "" {

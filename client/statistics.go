@@ -43,12 +43,8 @@ func WorkspaceStatsPath(query url.Values) string { return api.PathStats + "?" + 
 
 // Get returns the statistics at one of the paths above.
 func (s Statistics) Get(ctx context.Context, path string) (stats Stats, err error) {
-	got, err := s.c.exchange(ctx, http.MethodGet, path, nil, nil)
-	if err != nil {
-		return stats, err
-	}
+	got, err := s.c.fetch(ctx, http.MethodGet, path, nil, nil, &stats)
 	stats.Raw = got.body
-	err = s.c.decode(got, &stats)
 	return stats, err
 }
 
