@@ -81,7 +81,7 @@ var layers = []layer{
 	{path: "controlplane/blocks", mayUse: []string{"controlplane", "replication", ""}},
 	{path: "controlplane/fleet", mayUse: []string{"controlplane", "replication", "api", "internal", ""}},
 	{path: "controlplane/imports", mayUse: []string{"controlplane", "internal/linkfile", "api", ""}},
-	{path: "controlplane/keys", mayUse: []string{"controlplane", "keyrange", "internal", ""}},
+	{path: "controlplane/keys", mayUse: []string{"controlplane", "keyrange", "api", "internal", ""}},
 	{path: "controlplane", mayUse: []string{
 		"controlplane/target", "replication", "rules/budget", "rules", "api", "internal", "",
 	}},

@@ -20,16 +20,16 @@ import (
 type fakeKeys struct {
 	err   error // of everything
 	space keys.KeySpace
-	done  []keys.StepDone
-	plan  keys.RangePlan
-	found keys.Decoded
+	done  []api.StepDone
+	plan  api.RangePlan
+	found api.DecodedKey
 	audit []api.AuditEntry
-	stats keys.Stats
+	stats api.KeyStats
 
 	mu      sync.Mutex
 	minted  int
 	held    map[string][]waypost.Code // by service
-	changes []keys.RangeChange
+	changes []api.RangeChange
 }
 
 // startWithKeys serves an API that looks after key ranges.
@@ -79,7 +79,7 @@ func (f *fakeKeys) ReturnKeys(_ context.Context, _ controlplane.Actor, service s
 	return outcomes, nil
 }
 
-func (f *fakeKeys) Stats(context.Context, controlplane.Actor) (keys.Stats, error) {
+func (f *fakeKeys) Stats(context.Context, controlplane.Actor) (api.KeyStats, error) {
 	return f.stats, f.err
 }
 
@@ -90,7 +90,7 @@ func (f *fakeKeys) KeySpace(_ context.Context, actor controlplane.Actor) (keys.K
 	return f.space, f.err
 }
 
-func (f *fakeKeys) ChangeRanges(_ context.Context, actor controlplane.Actor, c keys.RangeChange) ([]keys.StepDone, error) {
+func (f *fakeKeys) ChangeRanges(_ context.Context, actor controlplane.Actor, c api.RangeChange) ([]api.StepDone, error) {
 	if err := actor.CheckOperator(); err != nil {
 		return nil, err
 	}
@@ -98,19 +98,19 @@ func (f *fakeKeys) ChangeRanges(_ context.Context, actor controlplane.Actor, c k
 	return f.done, f.err
 }
 
-func (f *fakeKeys) PlanRanges(_ context.Context, actor controlplane.Actor) (keys.RangePlan, error) {
+func (f *fakeKeys) PlanRanges(_ context.Context, actor controlplane.Actor) (api.RangePlan, error) {
 	if err := actor.CheckOperator(); err != nil {
-		return keys.RangePlan{}, err
+		return api.RangePlan{}, err
 	}
 	return f.plan, f.err
 }
 
-func (f *fakeKeys) Decode(_ context.Context, actor controlplane.Actor, code string) (keys.Decoded, error) {
+func (f *fakeKeys) Decode(_ context.Context, actor controlplane.Actor, code string) (api.DecodedKey, error) {
 	if err := actor.CheckOperator(); err != nil {
-		return keys.Decoded{}, err
+		return api.DecodedKey{}, err
 	}
 	if len(code) != 7 {
-		return keys.Decoded{}, waypost.Errorf(waypost.EInvalid, "no range can hold this code")
+		return api.DecodedKey{}, waypost.Errorf(waypost.EInvalid, "no range can hold this code")
 	}
 	return f.found, f.err
 }
@@ -133,17 +133,16 @@ func (f *fakeKeys) Audit(
 
 // aSpace is a key space of two live ranges and a retired one.
 func aSpace() keys.KeySpace {
-	at := time.Date(2031, 5, 6, 7, 8, 9, 0, time.FixedZone("", 3600))
-	return keys.KeySpace{
-		Prefixes: 3844, FreePrefixes: 3841, PrefixSize: 1000, Rates: map[waypost.Region]float64{"eu-west-1": 7.2},
-		Ranges: []keys.Range{
-			{
-				ID: 1, Prefix: 290, Text: "4g", Lo: 0, Hi: 1000, Next: 300, Returned: 20, Region: "eu-west-1", State: keys.RangeLive,
-				Generation: 2, CreatedAt: at, Rate: 7.2,
-				Leases: []keys.HeldLease{{ID: 9, Node: "control-1", Lo: 290, Hi: 300, Generation: 2, TakenAt: at}},
-			},
-			{ID: 2, Prefix: 291, Text: "4h", Lo: 0, Hi: 500, Next: 0, Region: "us-east-1", State: keys.RangeLive, Generation: 1, CreatedAt: at},
-			{ID: 3, Prefix: 292, Text: "4i", Lo: 0, Hi: 500, Next: 500, Region: "us-east-1", State: keys.RangeRetired, Generation: 1, CreatedAt: at},
-		},
+	at := time.Date(2031, 5, 6, 6, 8, 9, 0, time.UTC)
+	space := keys.KeySpace{Prefixes: 3844, FreePrefixes: 3841, PrefixSize: 1000, Rates: map[waypost.Region]float64{"eu-west-1": 7.2}}
+	for _, b := range []api.RangeBounds{
+		{ID: 1, Prefix: "4g", Hi: 1000, Next: 300, Returned: 20, Region: "eu-west-1", State: keys.RangeLive, Generation: 2, CreatedAt: at},
+		{ID: 2, Prefix: "4h", Hi: 500, Region: "us-east-1", State: keys.RangeLive, Generation: 1, CreatedAt: at},
+		{ID: 3, Prefix: "4i", Hi: 500, Next: 500, Region: "us-east-1", State: keys.RangeRetired, Generation: 1, CreatedAt: at},
+	} {
+		space.Ranges = append(space.Ranges, keys.Range{Range: api.Range{RangeBounds: b, Leases: []api.Lease{}}})
 	}
+	r := &space.Ranges[0]
+	r.Rate, r.MinutesLeft, r.Leases = 7.2, new(100.0), []api.Lease{{Node: "control-1", Lo: 290, Hi: 300, Generation: 2}}
+	return space
 }

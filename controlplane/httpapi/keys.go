@@ -16,11 +16,11 @@ import (
 type Keys interface {
 	ReserveKeys(ctx context.Context, actor controlplane.Actor, service string, n int) ([]waypost.Code, error)
 	ReturnKeys(ctx context.Context, actor controlplane.Actor, service string, unused []string) ([]keys.Returned, error)
-	Stats(ctx context.Context, actor controlplane.Actor) (keys.Stats, error)
+	Stats(ctx context.Context, actor controlplane.Actor) (api.KeyStats, error)
 	KeySpace(ctx context.Context, actor controlplane.Actor) (keys.KeySpace, error)
-	ChangeRanges(ctx context.Context, actor controlplane.Actor, c keys.RangeChange) ([]keys.StepDone, error)
-	PlanRanges(ctx context.Context, actor controlplane.Actor) (keys.RangePlan, error)
-	Decode(ctx context.Context, actor controlplane.Actor, code string) (keys.Decoded, error)
+	ChangeRanges(ctx context.Context, actor controlplane.Actor, c api.RangeChange) ([]api.StepDone, error)
+	PlanRanges(ctx context.Context, actor controlplane.Actor) (api.RangePlan, error)
+	Decode(ctx context.Context, actor controlplane.Actor, code string) (api.DecodedKey, error)
 	Health(ctx context.Context) keys.Health
 }
 
@@ -68,7 +68,9 @@ func registerKeys(rt *router, a *keysAPI) {
 	handle(rt, operation{
 		id: "key-stats", method: http.MethodGet, path: api.PathKeys + "/stats", summary: "Get the supply of keys in this region",
 		scopes: []controlplane.Scope{controlplane.ScopeLinksRead},
-	}, a.stats)
+	}, func(ctx context.Context, _ *struct{}) (*body[api.KeyStats], error) {
+		return answered(a.keys.Stats(ctx, actorFrom(ctx)))
+	})
 }
 
 func (a *keysAPI) reserveOne(ctx context.Context, in *keyInput) (*body[api.ReservedKey], error) {
@@ -100,21 +102,6 @@ func (a *keysAPI) takeKeys(ctx context.Context, service string, n int) (keys []s
 		keys[i] = string(code)
 	}
 	return keys, service, err
-}
-
-func (a *keysAPI) stats(ctx context.Context, _ *struct{}) (*body[api.KeyStats], error) {
-	stats, err := a.keys.Stats(ctx, actorFrom(ctx))
-	if err != nil {
-		return nil, err
-	}
-	if stats.Reserved == nil {
-		stats.Reserved = map[string]int64{}
-	}
-	return bodyOf(api.KeyStats{
-		Region: string(stats.Region), PoolSize: stats.PoolSize, Leased: stats.Leased, Rate: stats.Rate,
-		MinutesLeft:  known(keys.Supply{Unissued: stats.PoolSize, Rate: stats.Rate}.MinutesLeft()),
-		FreePrefixes: stats.FreePrefixes, Held: textOrNull(stats.Held), Reserved: stats.Reserved,
-	}), nil
 }
 
 // serviceOf returns the service of a request: the named one, or else the API key's name,

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
-	"waypost/controlplane/keys"
 )
 
 func TestAServiceReservesKeysAndGivesThemBack(t *testing.T) {
@@ -127,13 +127,14 @@ func TestARegionWithoutKeysAnswersWithAProblemOfItsOwn(t *testing.T) {
 }
 
 func TestKeyStatsTellHowLongTheRegionLasts(t *testing.T) {
-	f := &fakeKeys{stats: keys.Stats{
-		Region: "eu-west-1", PoolSize: 900, Leased: 12, Rate: 7.5, FreePrefixes: 3, Held: "no one remembers", Reserved: map[string]int64{"mailer": 2},
+	f := &fakeKeys{stats: api.KeyStats{
+		Region: "eu-west-1", PoolSize: 900, Leased: 12, Rate: 7.5, FreePrefixes: 3, MinutesLeft: new(120.0),
+		Held: new("no one remembers"), Reserved: map[string]int64{"mailer": 2},
 	}}
 	a := startWithKeys(t, f)
 	require.JSONEq(t, `{"region": "eu-west-1", "pool_size": 900, "leased": 12, "rate_per_minute": 7.5, "minutes_left": 120,
 		"free_prefixes": 3, "held": "no one remembers", "reserved": {"mailer": 2}}`, a.get("/api/v1/kgs/stats").text)
-	f.stats = keys.Stats{Region: "eu-west-1", PoolSize: 900}
+	f.stats = api.KeyStats{Region: "eu-west-1", PoolSize: 900, Reserved: map[string]int64{}}
 	require.JSONEq(t, `{"region": "eu-west-1", "pool_size": 900, "leased": 0, "rate_per_minute": 0, "minutes_left": null,
 		"free_prefixes": 0, "held": null, "reserved": {}}`, a.get("/api/v1/kgs/stats").text)
 }

@@ -52,12 +52,12 @@ func TestARangeIsShownByItsNumber(t *testing.T) {
 
 func TestStepsReachTheServiceAsTheyWereSent(t *testing.T) {
 	gap := int64(0)
-	f := &fakeKeys{done: []keys.StepDone{
+	f := &fakeKeys{done: []api.StepDone{
 		{
-			Step: keys.RangeStep{Action: keys.MoveRange, Range: 1, Region: "us-east-1", At: 300},
-			What: "moved the rest", Fenced: 2, Ranges: aSpace().Ranges[1:2],
+			Step: api.RangeStep{Action: keys.MoveRange, Range: 1, Region: "us-east-1", At: 300},
+			What: "moved the rest", Fenced: 2, Ranges: []api.Range{aSpace().Ranges[1].Range},
 		},
-		{Step: keys.RangeStep{Action: keys.ResumeKeys, Gap: &gap}, What: "resumed"},
+		{Step: api.RangeStep{Action: keys.ResumeKeys, Gap: &gap}, What: "resumed", Ranges: []api.Range{}},
 	}}
 	a := startWithKeys(t, f)
 	res := a.do(call{
@@ -72,7 +72,7 @@ func TestStepsReachTheServiceAsTheyWereSent(t *testing.T) {
 	require.JSONEq(t, `{"dry_run": true, "done": [
 		{"step": {"action": "move", "range": 1, "region": "us-east-1", "at": 300}, "what": "moved the rest", "fenced": 2, "ranges": [`+range2+`]},
 		{"step": {"action": "resume", "gap": 0}, "what": "resumed", "fenced": 0, "ranges": []}]}`, res.text)
-	require.Equal(t, []keys.RangeChange{{DryRun: true, Fingerprint: "f1", Steps: []keys.RangeStep{
+	require.Equal(t, []api.RangeChange{{DryRun: true, Fingerprint: "f1", Steps: []api.RangeStep{
 		{Action: keys.AssignPrefix, Region: "eu-west-1", Prefix: "4k"},
 		{Action: keys.SplitRange, Range: 1, At: 500},
 		{Action: keys.SplitRange, Range: 1},
@@ -120,9 +120,9 @@ func TestAStepThatBreaksARuleIsRefusedWithItsPlace(t *testing.T) {
 
 func TestAPlanIsSentBackAsItCame(t *testing.T) {
 	space := aSpace()
-	f := &fakeKeys{plan: keys.RangePlan{
+	f := &fakeKeys{plan: api.RangePlan{
 		MadeAt: time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC), Fingerprint: "f1", Before: space.Supplies(), After: space.Supplies()[:1],
-		Steps: []keys.RangeStep{{Action: keys.MoveRange, Range: 2, Region: "eu-west-1", At: 250}, {Action: keys.MoveRange, Range: 3, Region: "eu-west-1", Remainder: true}},
+		Steps: []api.RangeStep{{Action: keys.MoveRange, Range: 2, Region: "eu-west-1", At: 250}, {Action: keys.MoveRange, Range: 3, Region: "eu-west-1", Remainder: true}},
 	}}
 	a := startWithKeys(t, f)
 	res := a.do(call{path: "/api/admin/ranges/plan", key: operatorKey})
@@ -133,13 +133,13 @@ func TestAPlanIsSentBackAsItCame(t *testing.T) {
 	body := `{"steps": [{"action": "move", "range": 2, "region": "eu-west-1", "at": 250},
 			{"action": "move", "range": 3, "region": "eu-west-1", "remainder": true}], "fingerprint": "f1"}`
 	require.Equal(t, 200, a.do(call{method: http.MethodPost, path: "/api/admin/ranges/changes", key: operatorKey, body: body}).StatusCode)
-	require.Equal(t, []keys.RangeChange{{Steps: f.plan.Steps, Fingerprint: "f1"}}, f.changes)
+	require.Equal(t, []api.RangeChange{{Steps: f.plan.Steps, Fingerprint: "f1"}}, f.changes)
 
 	f.err = waypost.Errorf(waypost.EConflict, "the ranges have changed since the plan was made")
 	stale := a.do(call{method: http.MethodPost, path: "/api/admin/ranges/changes", key: operatorKey, body: body})
 	require.Contains(t, requireProblem(t, stale, 409, "conflict")["detail"], "changed since")
 
-	f.err, f.plan = nil, keys.RangePlan{Reason: "all regions last equally long"}
+	f.err, f.plan = nil, api.RangePlan{Steps: []api.RangeStep{}, Reason: "all regions last equally long"}
 	idle := object(t, a.do(call{path: "/api/admin/ranges/plan", key: operatorKey}).text)
 	require.Equal(t, []any{}, idle["steps"])
 	require.Equal(t, "all regions last equally long", idle["reason"])
@@ -149,10 +149,9 @@ func TestACodeIsTakenApart(t *testing.T) {
 	space := aSpace()
 	held := space.Ranges[0]
 	lease := held.Leases[0]
-	held.Leases, held.Rate, held.Text = nil, 0, "" // as a store returns it
-	f := &fakeKeys{found: keys.Decoded{
-		Code: "4gAbCdE", Prefix: 290, Text: "4g", Counter: 295,
-		State: keys.CounterIssued, Range: &held, Lease: &lease,
+	f := &fakeKeys{found: api.DecodedKey{
+		Code: "4gAbCdE", Prefix: "4g", Counter: 295, State: keys.CounterIssued, Issued: true,
+		Region: &held.Region, Range: &held.RangeBounds, Lease: &lease,
 	}}
 	a := startWithKeys(t, f)
 	require.JSONEq(t, `{"code": "4gAbCdE", "prefix": "4g", "counter": 295, "state": "issued", "issued": true, "region": "eu-west-1",
@@ -160,7 +159,7 @@ func TestACodeIsTakenApart(t *testing.T) {
 			"generation": 2, "returned": 20, `+createdAt+`},
 		"lease": {"node": "control-1", "lo": 290, "hi": 300, "generation": 2}}`, a.do(call{path: "/api/admin/ranges/decode/4gAbCdE", key: operatorKey}).text)
 
-	f.found = keys.Decoded{Code: "zzAbCdE", Text: "zz", Counter: 7, State: keys.CounterUnassigned}
+	f.found = api.DecodedKey{Code: "zzAbCdE", Prefix: "zz", Counter: 7, State: keys.CounterUnassigned}
 	require.JSONEq(t, `{"code": "zzAbCdE", "prefix": "zz", "counter": 7, "state": "unassigned", "issued": false, "region": null, "range": null, "lease": null}`,
 		a.do(call{path: "/api/admin/ranges/decode/zzAbCdE", key: operatorKey}).text)
 	requireProblem(t, a.do(call{path: "/api/admin/ranges/decode/spring-sale", key: operatorKey}), 422, "invalid")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/internal/cache"
 	"waypost/keyrange"
@@ -88,99 +89,92 @@ func (s *Ranges) measure(ctx context.Context) (KeySpace, error) {
 const MaxRangeSteps = 100
 
 // ChangeRanges does all steps of a change or none; see [RangeStore].
-func (s *Ranges) ChangeRanges(ctx context.Context, actor controlplane.Actor, c RangeChange) ([]StepDone, error) {
+func (s *Ranges) ChangeRanges(ctx context.Context, actor controlplane.Actor, c api.RangeChange) ([]api.StepDone, error) {
 	if err := actor.CheckOperator(); err != nil {
 		return nil, err
 	}
 	if len(c.Steps) == 0 || len(c.Steps) > MaxRangeSteps {
 		return nil, waypost.Errorf(waypost.EInvalid, "a change of ranges has 1 to %d steps", MaxRangeSteps)
 	}
-	c.By = actor
-	return s.cfg.Store.ChangeRanges(ctx, c)
+	return s.cfg.Store.ChangeRanges(ctx, actor, c)
 }
 
 // PlanRanges finds the fewest moves after which all regions last equally long at the
 // rates of the last hour. It changes nothing.
-func (s *Ranges) PlanRanges(ctx context.Context, actor controlplane.Actor) (RangePlan, error) {
+func (s *Ranges) PlanRanges(ctx context.Context, actor controlplane.Actor) (api.RangePlan, error) {
 	space, err := s.KeySpace(ctx, actor)
 	if err != nil {
-		return RangePlan{}, err
+		return api.RangePlan{}, err
 	}
 	ranges := make([]keyrange.Range, len(space.Ranges))
 	for i := range space.Ranges {
 		r := &space.Ranges[i]
-		ranges[i] = keyrange.Range{ID: r.ID, Prefix: r.Prefix, Lo: r.Lo, Hi: r.Hi, Next: r.Next, Region: r.Region, State: keyrange.State(r.State)}
+		ranges[i] = keyrange.Range{
+			ID: r.ID, Prefix: r.Ordinal, Lo: r.Lo, Hi: r.Hi, Next: r.Next, Region: waypost.Region(r.Region), State: keyrange.State(r.State),
+		}
 	}
 	plan, err := keyrange.Rebalance(ranges, space.Rates)
 	if err != nil {
-		return RangePlan{}, err
+		return api.RangePlan{}, err
 	}
-	result := RangePlan{
-		MadeAt: s.cfg.Now().UTC(), Fingerprint: space.Fingerprint(), Reason: plan.Reason,
+	result := api.RangePlan{
+		MadeAt: s.cfg.Now().UTC(), Fingerprint: space.Fingerprint(), Reason: plan.Reason, Steps: []api.RangeStep{},
 		Before: suppliesOf(plan.Before), After: suppliesOf(plan.After),
 	}
 	for _, step := range plan.Steps {
-		result.Steps = append(result.Steps, RangeStep{
-			Action: MoveRange, Range: step.Range, Region: step.To, At: step.At,
-			Remainder: step.At == 0,
+		result.Steps = append(result.Steps, api.RangeStep{
+			Action: MoveRange, Range: step.Range, Region: string(step.To), At: step.At, Remainder: step.At == 0,
 		})
 	}
 	return result, nil
 }
 
-func suppliesOf(forecasts []keyrange.Forecast) []Supply {
-	supplies := make([]Supply, len(forecasts))
+func suppliesOf(forecasts []keyrange.Forecast) []api.Supply {
+	supplies := make([]api.Supply, len(forecasts))
 	for i, f := range forecasts {
-		supplies[i] = Supply{Region: f.Region, Unissued: f.Unissued, Rate: f.Rate}
+		supplies[i] = supplyOf(string(f.Region), f.Unissued, f.Rate)
 	}
 	return supplies
 }
 
 // Decode finds the prefix and counter of a generated code. It returns EInvalid when the
 // code cannot be a generated one.
-func (s *Ranges) Decode(ctx context.Context, actor controlplane.Actor, code string) (Decoded, error) {
+func (s *Ranges) Decode(ctx context.Context, actor controlplane.Actor, code string) (api.DecodedKey, error) {
 	if err := actor.CheckOperator(); err != nil {
-		return Decoded{}, err
+		return api.DecodedKey{}, err
 	}
 	space := s.cfg.Minter.coder.Space()
 	prefix, counter, ok := s.cfg.Minter.coder.Decode(waypost.Code(code))
 	if !ok {
-		return Decoded{}, waypost.Errorf(waypost.EInvalid,
+		return api.DecodedKey{}, waypost.Errorf(waypost.EInvalid,
 			"no range can hold this code: generated codes have %d characters of 0-9A-Za-z", space.CodeLength())
 	}
 	d, err := s.cfg.Store.Counter(ctx, prefix, counter, waypost.Code(code))
-	d.Text = space.Prefix(prefix)
+	if d.Prefix = space.Prefix(prefix); d.Range != nil {
+		d.Range.Prefix = d.Prefix
+	}
 	return d, err
 }
 
-// Stats is the supply of keys of a region.
-type Stats struct {
-	Region       waypost.Region
-	PoolSize     int64   // unissued counters of the region's live ranges, without leased ones
-	Leased       int64   // counters that this control plane has leased and not issued yet
-	Rate         float64 // keys per minute in the region, over the last hour
-	FreePrefixes int
-	Held         string           // why no key is leased; "" when keys are
-	Reserved     map[string]int64 // keys that services of the workspace hold, by service
-}
-
 // Stats returns the supply of keys of this control plane's region.
-func (s *Ranges) Stats(ctx context.Context, actor controlplane.Actor) (Stats, error) {
+func (s *Ranges) Stats(ctx context.Context, actor controlplane.Actor) (api.KeyStats, error) {
 	space, err := s.measure(ctx)
 	if err != nil {
-		return Stats{}, err
+		return api.KeyStats{}, err
 	}
 	reserved, err := s.cfg.Store.CountReserved(ctx, actor.Workspace)
 	if err != nil {
-		return Stats{}, err
+		return api.KeyStats{}, err
 	}
-	stats := Stats{
-		Region: s.cfg.Minter.region, Leased: s.cfg.Minter.Remaining(),
-		FreePrefixes: space.FreePrefixes, Held: space.Held, Reserved: reserved,
+	stats := api.KeyStats{
+		Region: string(s.cfg.Minter.region), Leased: s.cfg.Minter.Remaining(), FreePrefixes: space.FreePrefixes, Reserved: reserved,
+	}
+	if space.Held != "" {
+		stats.Held = &space.Held
 	}
 	for _, supply := range space.Supplies() {
-		if supply.Region == s.cfg.Minter.region {
-			stats.PoolSize, stats.Rate = supply.Unissued, supply.Rate
+		if supply.Region == stats.Region {
+			stats.PoolSize, stats.Rate, stats.MinutesLeft = supply.Unissued, supply.Rate, supply.MinutesLeft
 		}
 	}
 	return stats, nil

@@ -10,13 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/keys"
 )
 
-func change(t *testing.T, s *system, steps ...keys.RangeStep) []keys.StepDone {
+func change(t *testing.T, s *system, steps ...api.RangeStep) []api.StepDone {
 	t.Helper()
-	done, err := s.ChangeRanges(t.Context(), operator, keys.RangeChange{Steps: steps})
+	done, err := s.ChangeRanges(t.Context(), operator, api.RangeChange{Steps: steps})
 	require.NoError(t, err)
 	return done
 }
@@ -64,8 +65,8 @@ func TestRanges_RangesThatMoveUnderCreatesAndReservationsFailNoneOfThem(t *testi
 		require.NoError(t, err)
 		for _, r := range space.Ranges {
 			if r.State == keys.RangeLive && len(r.Leases) > 0 {
-				fenced += change(t, s, keys.RangeStep{Action: keys.MoveRange, Range: r.ID, Region: "us"})[0].Fenced
-				change(t, s, keys.RangeStep{Action: keys.MoveRange, Range: r.ID, Region: "eu"})
+				fenced += change(t, s, api.RangeStep{Action: keys.MoveRange, Range: r.ID, Region: "us"})[0].Fenced
+				change(t, s, api.RangeStep{Action: keys.MoveRange, Range: r.ID, Region: "eu"})
 				break
 			}
 		}
@@ -87,7 +88,7 @@ func TestRanges_OnlyOperatorsSeeAndChangeRanges(t *testing.T) {
 			_, err := s.KeySpace(t.Context(), a)
 			require.Equal(t, waypost.EForbidden, waypost.CodeOf(err))
 			_, err = s.ChangeRanges(t.Context(), a,
-				keys.RangeChange{Steps: []keys.RangeStep{{
+				api.RangeChange{Steps: []api.RangeStep{{
 					Action: keys.DrainRange,
 					Range:  1,
 				}}})
@@ -117,7 +118,9 @@ func TestRanges_CustomCodeOfAGeneratedShapeIsRefusedOrNeverIssued(t *testing.T) 
 	d, err := s.Decode(t.Context(), operator, string(ahead))
 	require.NoError(t, err)
 	require.Equal(t, keys.CounterBurned, d.State)
-	require.Equal(t, [2]int64{int64(prefix), counter + 2000}, [2]int64{int64(d.Prefix), d.Counter})
+	require.Equal(t, counter+2000, d.Counter)
+	require.Equal(t, string(ahead[:2]), d.Prefix)
+	require.Equal(t, d.Prefix, d.Range.Prefix)
 	for range 3 {
 		codes, err := s.ReserveKeys(t.Context(), actor, "all", 1000)
 		require.NoError(t, err)
@@ -182,25 +185,25 @@ func TestRanges_PlanMakesAllRegionsLastEquallyLongAndIsRefusedOnceItIsStale(t *t
 		if r.Region == "us" {
 			rate *= 50
 		}
-		require.NoError(t, s.db.Beat(t.Context(), "n/1", r.Region, map[int64]int64{r.ID: rate}))
+		require.NoError(t, s.db.Beat(t.Context(), "n/1", waypost.Region(r.Region), map[int64]int64{r.ID: rate}))
 	}
 	plan, err := s.PlanRanges(t.Context(), operator)
 	require.NoError(t, err)
 	require.Len(t, plan.Steps, 2, plan.Reason)
-	dry, err := s.ChangeRanges(t.Context(), operator, keys.RangeChange{
+	dry, err := s.ChangeRanges(t.Context(), operator, api.RangeChange{
 		Steps:       plan.Steps,
 		Fingerprint: plan.Fingerprint, DryRun: true,
 	})
 	require.NoError(t, err)
 	require.Len(t, dry, 2)
-	_, err = s.ChangeRanges(t.Context(), operator, keys.RangeChange{Steps: plan.Steps, Fingerprint: plan.Fingerprint})
+	_, err = s.ChangeRanges(t.Context(), operator, api.RangeChange{Steps: plan.Steps, Fingerprint: plan.Fingerprint})
 	require.NoError(t, err)
 	space, err = s.KeySpace(t.Context(), operator)
 	require.NoError(t, err)
 	var least, most float64
 	for _, supply := range space.Supplies() {
-		minutes, ok := supply.MinutesLeft()
-		require.True(t, ok)
+		require.NotNil(t, supply.MinutesLeft)
+		minutes := *supply.MinutesLeft
 		if least == 0 || minutes < least {
 			least = minutes
 		}
@@ -208,7 +211,7 @@ func TestRanges_PlanMakesAllRegionsLastEquallyLongAndIsRefusedOnceItIsStale(t *t
 	}
 	require.LessOrEqual(t, most/least, 1.1)
 
-	_, err = s.ChangeRanges(t.Context(), operator, keys.RangeChange{Steps: plan.Steps, Fingerprint: plan.Fingerprint})
+	_, err = s.ChangeRanges(t.Context(), operator, api.RangeChange{Steps: plan.Steps, Fingerprint: plan.Fingerprint})
 	require.Equal(t, waypost.EConflict, waypost.CodeOf(err))
 	plan, err = s.PlanRanges(t.Context(), operator)
 	require.NoError(t, err)

@@ -40,12 +40,12 @@ func (p Pool) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	for _, s := range space.Supplies() {
-		gauge(poolSize, float64(s.Unissued), string(s.Region))
-		minutes, issues := s.MinutesLeft()
-		if !issues {
-			minutes = math.Inf(1)
+		gauge(poolSize, float64(s.Unissued), s.Region)
+		minutes := math.Inf(1)
+		if s.MinutesLeft != nil {
+			minutes = *s.MinutesLeft
 		}
-		gauge(poolMinutes, minutes, string(s.Region))
+		gauge(poolMinutes, minutes, s.Region)
 	}
 	gauge(freePrefixes, float64(space.FreePrefixes))
 	gauge(keyPrefixSize, float64(space.PrefixSize))

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane/keys"
 )
 
@@ -46,11 +47,13 @@ func TestPool_CoversAllRegionsAndNothingWithoutADatabase(t *testing.T) {
 	space := keys.KeySpace{
 		Prefixes: 3844, FreePrefixes: 3841, PrefixSize: 1000, Held: "nobody remembers",
 		Rates: map[waypost.Region]float64{"eu": 8},
-		Ranges: []keys.Range{
-			{ID: 1, Hi: 1000, Next: 300, Returned: 20, Region: "eu", State: keys.RangeLive},
-			{ID: 2, Hi: 1000, Next: 1000, Region: "us", State: keys.RangeLive},
-			{ID: 3, Hi: 1000, Region: "us", State: keys.RangeDraining},
-		},
+	}
+	for _, b := range []api.RangeBounds{
+		{ID: 1, Hi: 1000, Next: 300, Returned: 20, Region: "eu", State: keys.RangeLive},
+		{ID: 2, Hi: 1000, Next: 1000, Region: "us", State: keys.RangeLive},
+		{ID: 3, Hi: 1000, Region: "us", State: keys.RangeDraining},
+	} {
+		space.Ranges = append(space.Ranges, keys.Range{Range: api.Range{RangeBounds: b}})
 	}
 	require.Equal(t, []string{
 		"kgs_free_prefixes 3841",

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/keys"
 	"waypost/controlplane/postgres"
@@ -144,13 +145,13 @@ func TestHistory_IssuesNoKeyWithoutAHighWaterMarkUntilAnOperatorSaysSo(t *testin
 	require.False(t, space.HeldSince.IsZero())
 	require.Positive(t, space.ResumeGap)
 
-	dry, err := db.ChangeRanges(t.Context(), resume(nil, true))
+	dry, err := db.ChangeRanges(t.Context(), operator, resume(nil, true))
 	require.NoError(t, err)
 	require.Equal(t, space.ResumeGap, *dry[0].Step.Gap)
 	_, err = db.TakeLease(t.Context(), "eu", "n/2", 100, nil)
 	require.Error(t, err, "a dry run changes nothing")
 
-	_, err = db.ChangeRanges(t.Context(), resume(nil, false))
+	_, err = db.ChangeRanges(t.Context(), operator, resume(nil, false))
 	require.NoError(t, err)
 	entries, err := db.Audit(t.Context(), waypost.DefaultWorkspace, 0, 10)
 	require.NoError(t, err)
@@ -162,12 +163,12 @@ func TestHistory_IssuesNoKeyWithoutAHighWaterMarkUntilAnOperatorSaysSo(t *testin
 	other, err := db.TakeLease(t.Context(), "us", "n/3", 100, nil)
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, other.Lo, space.ResumeGap, "a prefix that looks unused may have been used as well")
-	_, err = db.ChangeRanges(t.Context(), resume(nil, false))
+	_, err = db.ChangeRanges(t.Context(), operator, resume(nil, false))
 	require.Equal(t, waypost.EConflict, waypost.CodeOf(err))
 }
 
-func resume(gap *int64, dry bool) keys.RangeChange {
-	return keys.RangeChange{Steps: []keys.RangeStep{{Action: keys.ResumeKeys, Gap: gap}}, DryRun: dry, By: operator}
+func resume(gap *int64, dry bool) api.RangeChange {
+	return api.RangeChange{Steps: []api.RangeStep{{Action: keys.ResumeKeys, Gap: gap}}, DryRun: dry}
 }
 
 var operator = controlplane.Actor{
@@ -208,14 +209,14 @@ func TestABackupThatIsTooOldWaitsForTheOperatorsGap(t *testing.T) {
 	defer db.Close()
 	_, err = db.TakeLease(t.Context(), "eu", "n/2", 100, nil)
 	require.Equal(t, waypost.EUnavailable, waypost.CodeOf(err))
-	_, err = db.ChangeRanges(t.Context(), resume(nil, false))
+	_, err = db.ChangeRanges(t.Context(), operator, resume(nil, false))
 	require.ErrorContains(t, err, "say by how many counters")
 	for _, bad := range []int64{-1, 1 << 40} {
-		_, err = db.ChangeRanges(t.Context(), resume(&bad, false))
+		_, err = db.ChangeRanges(t.Context(), operator, resume(&bad, false))
 		require.Equal(t, waypost.EInvalid, waypost.CodeOf(err))
 	}
 	gap := int64(5_000_000)
-	_, err = db.ChangeRanges(t.Context(), resume(&gap, false))
+	_, err = db.ChangeRanges(t.Context(), operator, resume(&gap, false))
 	require.NoError(t, err)
 	fresh, err := db.TakeLease(t.Context(), "eu", "n/2", 100, nil)
 	require.NoError(t, err)
@@ -238,7 +239,7 @@ func TestHistory_IssuesNothingBelowWhatControlPlanesRemember(t *testing.T) {
 	space, err := db.KeySpace(t.Context())
 	require.NoError(t, err)
 	r := space.Ranges[0]
-	_, err = db.ChangeRanges(t.Context(), keys.RangeChange{By: operator, Steps: []keys.RangeStep{
+	_, err = db.ChangeRanges(t.Context(), operator, api.RangeChange{Steps: []api.RangeStep{
 		{Action: keys.MoveRange, Range: r.ID, Region: "us", At: 500_000_000},
 		{Action: keys.AssignPrefix, Region: "ap", Prefix: "zz"},
 	}})
@@ -258,7 +259,7 @@ func TestHistory_IssuesNothingBelowWhatControlPlanesRemember(t *testing.T) {
 		"the first control plane, which did not lease those keys")
 	early, err := db.TakeLease(t.Context(), "eu", "n/1", 100, nil)
 	require.NoError(t, err)
-	require.Equal(t, r.Prefix, early.Prefix)
+	require.Equal(t, r.Ordinal, early.Prefix)
 
 	db2 = startNode(t, url, m2) // the other one comes when the epoch is open already
 	defer db2.Close()
@@ -267,8 +268,8 @@ func TestHistory_IssuesNothingBelowWhatControlPlanesRemember(t *testing.T) {
 	require.NoError(t, err, "nobody remembers these counters")
 	next, err := db.TakeLease(t.Context(), "eu", "n/1", 100, nil)
 	require.NoError(t, err)
-	require.True(t, next.Prefix != r.Prefix || next.Lo >= far.Hi, "%+v", next)
-	_, err = db.ChangeRanges(t.Context(), keys.RangeChange{By: operator, Steps: []keys.RangeStep{
+	require.True(t, next.Prefix != r.Ordinal || next.Lo >= far.Hi, "%+v", next)
+	_, err = db.ChangeRanges(t.Context(), operator, api.RangeChange{Steps: []api.RangeStep{
 		{Action: keys.AssignPrefix, Region: "ap", Prefix: "zz"},
 	}})
 	require.Equal(t, waypost.EConflict, waypost.CodeOf(err), "a prefix that the lost history used is not free")

@@ -33,7 +33,7 @@ func TestACodeThatAForgottenHistoryMayHaveIssuedCannotBeChosen(t *testing.T) {
 	require.Equal(t, controlplane.Placed, choose(t, db, l.Prefix, l.Hi+2*space.ResumeGap), "nobody can have got as far")
 	require.Equal(t, controlplane.Placed, choose(t, db, unused, 2*space.ResumeGap))
 
-	_, err = db.ChangeRanges(t.Context(), resume(nil, false))
+	_, err = db.ChangeRanges(t.Context(), operator, resume(nil, false))
 	require.NoError(t, err)
 	expect(controlplane.Issuable)
 

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane/keys"
 	"waypost/controlplane/postgres"
 )
@@ -16,13 +17,13 @@ import (
 func TestAMoveFromACounterOnNeverFences(t *testing.T) {
 	db, _ := open(t)
 	l := lease(t, db, "eu")
-	rest := do(t, db, keys.RangeStep{Action: keys.SplitRange, Range: l.Range, At: 5000})[0].Ranges[1]
-	fresh := do(t, db, keys.RangeStep{Action: keys.MoveRange, Range: rest.ID, Region: "us", At: 5000})
+	rest := do(t, db, api.RangeStep{Action: keys.SplitRange, Range: l.Range, At: 5000})[0].Ranges[1]
+	fresh := do(t, db, api.RangeStep{Action: keys.MoveRange, Range: rest.ID, Region: "us", At: 5000})
 	require.Equal(t, rest.ID, fresh[0].Ranges[0].ID, "nothing of it is leased yet")
 	held := lease(t, db, "us")
 	require.Equal(t, rest.ID, held.Range)
 	for _, at := range []int64{-1, 1, 4999, 5000, 5099} {
-		refused(t, db, waypost.EConflict, keys.RangeStep{Action: keys.MoveRange, Range: rest.ID, Region: "eu", At: at})
+		refused(t, db, waypost.EConflict, api.RangeStep{Action: keys.MoveRange, Range: rest.ID, Region: "eu", At: at})
 	}
 	require.NoError(t, use(db, t, held, "goes-on"))
 }
@@ -33,8 +34,8 @@ func TestADryRunLeavesNoTrace(t *testing.T) {
 	log.Reset()
 	before, err := db.Head(t.Context())
 	require.NoError(t, err)
-	_, err = db.ChangeRanges(t.Context(), keys.RangeChange{
-		Steps: []keys.RangeStep{{Action: keys.AssignPrefix, Region: "us"}}, DryRun: true, By: operator,
+	_, err = db.ChangeRanges(t.Context(), operator, api.RangeChange{
+		Steps: []api.RangeStep{{Action: keys.AssignPrefix, Region: "us"}}, DryRun: true,
 	})
 	require.NoError(t, err)
 	require.Empty(t, log.String())

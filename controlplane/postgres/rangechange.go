@@ -11,6 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"waypost"
+	"waypost/api"
+	"waypost/controlplane"
 	"waypost/controlplane/keys"
 	"waypost/controlplane/postgres/scoped"
 	"waypost/keyrange"
@@ -18,8 +20,8 @@ import (
 
 // ChangeRanges implements keys.RangeStore. Creates wait for it as long as for any
 // other commit. A dry run does everything and rolls it back.
-func (db *KeyRangeStore) ChangeRanges(ctx context.Context, c keys.RangeChange) ([]keys.StepDone, error) {
-	var done []keys.StepDone
+func (db *KeyRangeStore) ChangeRanges(ctx context.Context, by controlplane.Actor, c api.RangeChange) ([]api.StepDone, error) {
+	var done []api.StepDone
 	for _, step := range c.Steps {
 		if step.Action != keys.ResumeKeys || c.DryRun {
 			continue
@@ -46,7 +48,7 @@ func (db *KeyRangeStore) ChangeRanges(ctx context.Context, c keys.RangeChange) (
 			if err != nil {
 				return err
 			}
-			if err := scoped.NoteAct(ctx, tx, c.By, "ranges."+string(step.Action), subjectOf(&one), detail); err != nil {
+			if err := scoped.NoteAct(ctx, tx, by, "ranges."+step.Action, subjectOf(&one), detail); err != nil {
 				return err
 			}
 		}
@@ -87,25 +89,34 @@ func named(err error, i, steps int) error {
 }
 
 // subjectOf names the range that a step made or changed.
-func subjectOf(done *keys.StepDone) string {
+func subjectOf(done *api.StepDone) string {
 	if len(done.Ranges) == 0 {
 		return "key ranges"
 	}
 	return fmt.Sprintf("range %d", done.Ranges[0].ID)
 }
 
+// touched returns the ranges that a step has touched, which show fills in.
+func touched(ids ...int64) []api.Range {
+	all := make([]api.Range, len(ids))
+	for i, id := range ids {
+		all[i].ID = id
+	}
+	return all
+}
+
 // show fills in the final state of the touched ranges.
-func show(done []keys.StepDone, after []keys.Range) {
+func show(done []api.StepDone, after []keys.Range) {
 	for i := range done {
 		for j := range done[i].Ranges {
 			if k := slices.IndexFunc(after, func(r keys.Range) bool { return r.ID == done[i].Ranges[j].ID }); k >= 0 {
-				done[i].Ranges[j] = after[k]
+				done[i].Ranges[j] = after[k].Range
 			}
 		}
 	}
 }
 
-func changeRange(ctx context.Context, tx pgx.Tx, s keys.RangeStep) (keys.StepDone, error) {
+func changeRange(ctx context.Context, tx pgx.Tx, s api.RangeStep) (api.StepDone, error) {
 	switch s.Action {
 	case keys.AssignPrefix:
 		return stepAssign(ctx, tx, s)
@@ -113,16 +124,16 @@ func changeRange(ctx context.Context, tx pgx.Tx, s keys.RangeStep) (keys.StepDon
 		return stepResume(ctx, tx, s)
 	case keys.SplitRange, keys.MoveRange, keys.DrainRange, keys.ReviveRange, keys.RetireRange:
 	default:
-		return keys.StepDone{}, waypost.Errorf(waypost.EInvalid, "%q is nothing that can be done to a range", s.Action)
+		return api.StepDone{}, waypost.Errorf(waypost.EInvalid, "%q is nothing that can be done to a range", s.Action)
 	}
 	var r keys.Range
 	err := tx.QueryRow(ctx, `SELECT id, prefix, lo, hi, next, region, state, generation FROM key_range WHERE id = $1`, s.Range).
-		Scan(&r.ID, &r.Prefix, &r.Lo, &r.Hi, &r.Next, &r.Region, &r.State, &r.Generation)
+		Scan(&r.ID, &r.Ordinal, &r.Lo, &r.Hi, &r.Next, &r.Region, &r.State, &r.Generation)
 	if err = scoped.IfNoRow(err, waypost.Errorf(waypost.ENotFound, "there is no range %d", s.Range)); err != nil {
-		return keys.StepDone{}, err
+		return api.StepDone{}, err
 	}
 	if r.State == keys.RangeRetired {
-		return keys.StepDone{}, waypost.Errorf(waypost.EConflict, "range %d is retired, which cannot be undone", r.ID)
+		return api.StepDone{}, waypost.Errorf(waypost.EConflict, "range %d is retired, which cannot be undone", r.ID)
 	}
 	switch s.Action {
 	case keys.SplitRange:
@@ -135,8 +146,8 @@ func changeRange(ctx context.Context, tx pgx.Tx, s keys.RangeStep) (keys.StepDon
 	return stepState(ctx, tx, s, r)
 }
 
-func stepAssign(ctx context.Context, tx pgx.Tx, s keys.RangeStep) (done keys.StepDone, err error) {
-	if _, err := waypost.ParseRegion(string(s.Region)); err != nil {
+func stepAssign(ctx context.Context, tx pgx.Tx, s api.RangeStep) (done api.StepDone, err error) {
+	if _, err := waypost.ParseRegion(s.Region); err != nil {
 		return done, err
 	}
 	var wanted *int32
@@ -151,21 +162,21 @@ func stepAssign(ctx context.Context, tx pgx.Tx, s keys.RangeStep) (done keys.Ste
 	if err != nil {
 		return done, err
 	}
-	id, err := assignPrefix(ctx, tx, s.Region, wanted)
+	id, err := assignPrefix(ctx, tx, waypost.Region(s.Region), wanted)
 	if waypost.CodeOf(err) == waypost.EExhausted && wanted != nil {
 		return done, waypost.Errorf(waypost.EConflict, "prefix %s is not free: a prefix that was ever used is never assigned again", s.Prefix)
 	}
 	if err != nil {
 		return done, err
 	}
-	return keys.StepDone{
-		Step: s, What: fmt.Sprintf("region %s gets a new prefix as range %d%s", s.Region, id, note), Ranges: []keys.Range{{ID: id}},
+	return api.StepDone{
+		Step: s, What: fmt.Sprintf("region %s gets a new prefix as range %d%s", s.Region, id, note), Ranges: touched(id),
 	}, nil
 }
 
 // firstRange is a remark on a region that never had a range, which may be a
 // misspelt one: regions are declared nowhere else. It is "" for all others.
-func firstRange(ctx context.Context, tx pgx.Tx, region waypost.Region) (string, error) {
+func firstRange(ctx context.Context, tx pgx.Tx, region string) (string, error) {
 	var known bool
 	err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM key_range WHERE region = $1)`, region).Scan(&known)
 	if err != nil || known {
@@ -192,7 +203,7 @@ func prefixOrdinal(ctx context.Context, tx pgx.Tx, text string) (int32, error) {
 }
 
 // cut ends a range at a counter and makes the rest a range of its own.
-func cut(ctx context.Context, tx pgx.Tx, r keys.Range, at int64, region waypost.Region) (rest int64, err error) {
+func cut(ctx context.Context, tx pgx.Tx, r keys.Range, at int64, region string) (rest int64, err error) {
 	if r.Next >= r.Hi {
 		return 0, waypost.Errorf(waypost.EConflict, "range %d has nothing that is not leased", r.ID)
 	}
@@ -205,11 +216,11 @@ func cut(ctx context.Context, tx pgx.Tx, r keys.Range, at int64, region waypost.
 	}
 	err = tx.QueryRow(ctx, `
 		INSERT INTO key_range (prefix, lo, hi, next, region, state) VALUES ($1, $2, $3, $2, $4, $5) RETURNING id`,
-		r.Prefix, at, r.Hi, region, r.State).Scan(&rest)
+		r.Ordinal, at, r.Hi, region, r.State).Scan(&rest)
 	return rest, err
 }
 
-func stepSplit(ctx context.Context, tx pgx.Tx, s keys.RangeStep, r keys.Range) (done keys.StepDone, err error) {
+func stepSplit(ctx context.Context, tx pgx.Tx, s api.RangeStep, r keys.Range) (done api.StepDone, err error) {
 	if s.At == 0 {
 		s.At = r.Next + (r.Hi-r.Next)/2
 	}
@@ -217,16 +228,16 @@ func stepSplit(ctx context.Context, tx pgx.Tx, s keys.RangeStep, r keys.Range) (
 	if err != nil {
 		return done, err
 	}
-	return keys.StepDone{
+	return api.StepDone{
 		Step: s, What: fmt.Sprintf("range %d ends at counter %d, what follows is range %d", r.ID, s.At, rest),
-		Ranges: []keys.Range{{ID: r.ID}, {ID: rest}},
+		Ranges: touched(r.ID, rest),
 	}, nil
 }
 
 // stepMove assigns all of a range to a region, which fences its leases, or its counters
 // from At on, which fences none and is refused if leases are in the way.
-func stepMove(ctx context.Context, tx pgx.Tx, s keys.RangeStep, r keys.Range) (done keys.StepDone, err error) {
-	if _, err := waypost.ParseRegion(string(s.Region)); err != nil {
+func stepMove(ctx context.Context, tx pgx.Tx, s api.RangeStep, r keys.Range) (done api.StepDone, err error) {
+	if _, err := waypost.ParseRegion(s.Region); err != nil {
 		return done, err
 	}
 	if s.Region == r.Region {
@@ -245,10 +256,10 @@ func stepMove(ctx context.Context, tx pgx.Tx, s keys.RangeStep, r keys.Range) (d
 		if err != nil {
 			return done, err
 		}
-		return keys.StepDone{
+		return api.StepDone{
 			Step: s, What: fmt.Sprintf("%d counters of range %d go from region %s to %s as range %d%s", r.Hi-s.At, r.ID, r.Region, s.Region,
 				rest, note),
-			Ranges: []keys.Range{{ID: rest}, {ID: r.ID}},
+			Ranges: touched(rest, r.ID),
 		}, nil
 	}
 	tag, err := tx.Exec(ctx, `UPDATE key_lease SET state = 'burned' WHERE range_id = $1 AND state = 'held'`, r.ID)
@@ -262,13 +273,13 @@ func stepMove(ctx context.Context, tx pgx.Tx, s keys.RangeStep, r keys.Range) (d
 	if _, err := tx.Exec(ctx, `UPDATE key_range SET region = $2, generation = generation + 1 WHERE id = $1`, r.ID, s.Region); err != nil {
 		return done, err
 	}
-	return keys.StepDone{
+	return api.StepDone{
 		Step: s, What: fmt.Sprintf("range %d goes from region %s to %s%s", r.ID, r.Region, s.Region, note),
-		Ranges: []keys.Range{{ID: r.ID}}, Fenced: int(tag.RowsAffected()),
+		Ranges: touched(r.ID), Fenced: int(tag.RowsAffected()),
 	}, nil
 }
 
-func stepState(ctx context.Context, tx pgx.Tx, s keys.RangeStep, r keys.Range) (done keys.StepDone, err error) {
+func stepState(ctx context.Context, tx pgx.Tx, s api.RangeStep, r keys.Range) (done api.StepDone, err error) {
 	to, what := keys.RangeDraining, "nothing more is leased from range %d"
 	if s.Action == keys.ReviveRange {
 		to, what = keys.RangeLive, "range %d is live again"
@@ -279,10 +290,10 @@ func stepState(ctx context.Context, tx pgx.Tx, s keys.RangeStep, r keys.Range) (
 	if _, err := tx.Exec(ctx, `UPDATE key_range SET state = $2 WHERE id = $1`, r.ID, to); err != nil {
 		return done, err
 	}
-	return keys.StepDone{Step: s, What: fmt.Sprintf(what, r.ID), Ranges: []keys.Range{{ID: r.ID}}}, nil
+	return api.StepDone{Step: s, What: fmt.Sprintf(what, r.ID), Ranges: touched(r.ID)}, nil
 }
 
-func stepRetire(ctx context.Context, tx pgx.Tx, s keys.RangeStep, r keys.Range) (done keys.StepDone, err error) {
+func stepRetire(ctx context.Context, tx pgx.Tx, s api.RangeStep, r keys.Range) (done api.StepDone, err error) {
 	if r.State == keys.RangeLive && !s.Force {
 		return done, waypost.Errorf(waypost.EConflict, "range %d is live: drain it first, or retire it by force", r.ID)
 	}
@@ -300,14 +311,14 @@ func stepRetire(ctx context.Context, tx pgx.Tx, s keys.RangeStep, r keys.Range) 
 	if _, err := tx.Exec(ctx, `UPDATE key_range SET state = 'retired', generation = generation + 1 WHERE id = $1`, r.ID); err != nil {
 		return done, err
 	}
-	return keys.StepDone{
+	return api.StepDone{
 		Step: s, What: fmt.Sprintf("range %d is retired, %d counters are never issued", r.ID, r.Hi-r.Next),
-		Ranges: []keys.Range{{ID: r.ID}}, Fenced: held,
+		Ranges: touched(r.ID), Fenced: held,
 	}, nil
 }
 
 // stepResume is the operator's word that keys may be issued again.
-func stepResume(ctx context.Context, tx pgx.Tx, s keys.RangeStep) (done keys.StepDone, err error) {
+func stepResume(ctx context.Context, tx pgx.Tx, s api.RangeStep) (done api.StepDone, err error) {
 	var held string
 	var gap, size int64
 	if err := tx.QueryRow(ctx, `SELECT held, gap, key_prefix_size() FROM key_state`).Scan(&held, &gap, &size); err != nil {
@@ -332,5 +343,5 @@ func stepResume(ctx context.Context, tx pgx.Tx, s keys.RangeStep) (done keys.Ste
 		return done, err
 	}
 	s.Gap = &gap
-	return keys.StepDone{Step: s, What: fmt.Sprintf("keys are issued again, and every prefix skips %d counters", gap)}, nil
+	return api.StepDone{Step: s, What: fmt.Sprintf("keys are issued again, and every prefix skips %d counters", gap), Ranges: touched()}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane/keys"
 	"waypost/controlplane/postgres/scoped"
 	"waypost/keyrange"
@@ -51,7 +52,7 @@ func keySpace(ctx context.Context, tx pgx.Tx) (s keys.KeySpace, err error) {
 	byID := make(map[int64]*keys.Range, len(s.Ranges))
 	for i := range s.Ranges {
 		r := &s.Ranges[i]
-		used[r.Prefix] = true
+		used[r.Ordinal] = true
 		byID[r.ID] = r
 	}
 	s.FreePrefixes = s.Prefixes - len(used)
@@ -64,13 +65,13 @@ func keySpace(ctx context.Context, tx pgx.Tx) (s keys.KeySpace, err error) {
 func ranges(ctx context.Context, tx pgx.Tx, space keyrange.Space) (rs []keys.Range, err error) {
 	rows, _ := tx.Query(ctx, `SELECT id, prefix, lo, hi, next, region, state, generation, created_at FROM key_range ORDER BY id`)
 	var r keys.Range
-	_, err = pgx.ForEachRow(rows, []any{&r.ID, &r.Prefix, &r.Lo, &r.Hi, &r.Next, &r.Region, &r.State, &r.Generation, &r.CreatedAt},
+	_, err = pgx.ForEachRow(rows, []any{&r.ID, &r.Ordinal, &r.Lo, &r.Hi, &r.Next, &r.Region, &r.State, &r.Generation, &r.CreatedAt},
 		func() error {
-			if !space.Holds(keyrange.Block{Prefix: r.Prefix, Lo: r.Lo, Hi: r.Hi}) {
+			if !space.Holds(keyrange.Block{Prefix: r.Ordinal, Lo: r.Lo, Hi: r.Hi}) {
 				return fmt.Errorf("range %d is outside of the key space", r.ID)
 			}
 			one := r
-			one.Text, one.CreatedAt = space.Prefix(r.Prefix), r.CreatedAt.UTC()
+			one.Prefix, one.CreatedAt, one.Leases = space.Prefix(r.Ordinal), r.CreatedAt.UTC(), []api.Lease{}
 			rs = append(rs, one)
 			return nil
 		})
@@ -80,19 +81,18 @@ func ranges(ctx context.Context, tx pgx.Tx, space keyrange.Space) (rs []keys.Ran
 // addLeases adds the blocks that are held, and the returned counters.
 func addLeases(ctx context.Context, tx pgx.Tx, byID map[int64]*keys.Range) error {
 	rows, _ := tx.Query(ctx, `
-		SELECT l.range_id, l.id, l.node, l.lo, l.hi, l.generation, l.taken_at, l.state
+		SELECT l.range_id, l.node, l.lo, l.hi, l.generation, l.state
 		FROM key_lease l JOIN changelog_head h ON h.epoch = l.epoch
 		WHERE l.state IN ('held', 'free') ORDER BY l.node, l.lo`)
 	var id int64
-	var l keys.HeldLease
+	var l api.Lease
 	var state string
-	_, err := pgx.ForEachRow(rows, []any{&id, &l.ID, &l.Node, &l.Lo, &l.Hi, &l.Generation, &l.TakenAt, &state}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&id, &l.Node, &l.Lo, &l.Hi, &l.Generation, &state}, func() error {
 		r := byID[id]
 		switch {
 		case r == nil:
 			return errors.New("a lease is of no range")
 		case state == "held":
-			l.TakenAt = l.TakenAt.UTC()
 			r.Leases = append(r.Leases, l)
 		case l.Generation == r.Generation:
 			r.Returned += l.Hi - l.Lo
@@ -118,54 +118,53 @@ func addRates(ctx context.Context, tx pgx.Tx, s *keys.KeySpace, byID map[int64]*
 	var rate float64
 	_, err := pgx.ForEachRow(rows, []any{&region, &id, &rate}, func() error {
 		s.Rates[region] += rate
-		if r := byID[id]; r != nil && r.Region == region {
-			r.Rate = rate
+		if r := byID[id]; r != nil && r.Region == string(region) {
+			r.Rate, r.MinutesLeft = rate, keys.MinutesLeft(r.Unissued(), rate)
 		}
 		return nil
 	})
 	return err
 }
 
-func (db *KeyRangeStore) Counter(ctx context.Context, prefix int, counter int64, code waypost.Code) (keys.Decoded, error) {
-	d := keys.Decoded{Code: code, Prefix: prefix, Counter: counter}
-	var r keys.Range
+func (db *KeyRangeStore) Counter(ctx context.Context, prefix int, counter int64, code waypost.Code) (api.DecodedKey, error) {
+	d := api.DecodedKey{Code: string(code), Counter: counter}
+	var r api.RangeBounds
 	var rangeID, leaseID, lo, hi, generation *int64
 	var node, state *string
-	var taken *time.Time
 	var custom *bool
 	var reserved, burned bool
 	err := pgx.BeginTxFunc(ctx, db.pool, scoped.Operator.TxOptions(), func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `
-			SELECT id, prefix, lo, hi, next, region, state, generation, created_at FROM key_range
+			SELECT id, lo, hi, next, region, state, generation, created_at FROM key_range
 			WHERE prefix = $1 AND lo <= $2 AND $2 < hi ORDER BY state = 'retired', id LIMIT 1`, prefix, counter).
-			Scan(&r.ID, &r.Prefix, &r.Lo, &r.Hi, &r.Next, &r.Region, &r.State, &r.Generation, &r.CreatedAt)
+			Scan(&r.ID, &r.Lo, &r.Hi, &r.Next, &r.Region, &r.State, &r.Generation, &r.CreatedAt)
 		if err == nil {
 			rangeID = &r.ID
 		} else if !errors.Is(err, pgx.ErrNoRows) {
 			return err
 		}
 		return tx.QueryRow(ctx, `
-			SELECT l.id, l.node, l.lo, l.hi, l.generation, l.taken_at, l.state, k.custom,
+			SELECT l.id, l.node, l.lo, l.hi, l.generation, l.state, k.custom,
 			       EXISTS (SELECT FROM reserved_key WHERE code = $3 AND state IN ('reserved', 'used')),
 			       EXISTS (SELECT FROM key_burn WHERE prefix = $1 AND counter = $2)
 			FROM (SELECT 1) one
 			LEFT JOIN key_lease l ON l.id = (SELECT id FROM key_lease WHERE prefix = $1 AND lo <= $2 ORDER BY lo DESC LIMIT 1) AND $2 < l.hi
 			LEFT JOIN link k ON k.domain_id = 1 AND (k.code = $3 OR k.code = lower($3) AND k.typed_code = $3)`, prefix, counter, code).
-			Scan(&leaseID, &node, &lo, &hi, &generation, &taken, &state, &custom, &reserved, &burned)
+			Scan(&leaseID, &node, &lo, &hi, &generation, &state, &custom, &reserved, &burned)
 	})
 	if err != nil {
 		return d, scoped.Classify("look up a counter", err)
 	}
 	if rangeID != nil {
 		r.CreatedAt = r.CreatedAt.UTC()
-		d.Range = &r
+		d.Range, d.Region = &r, &r.Region
 	}
 	if leaseID != nil {
-		d.Lease = &keys.HeldLease{ID: *leaseID, Node: *node, Lo: *lo, Hi: *hi, Generation: *generation, TakenAt: taken.UTC()}
+		d.Lease = &api.Lease{Node: *node, Lo: *lo, Hi: *hi, Generation: *generation}
 	}
 	switch {
 	case custom != nil && !*custom, reserved:
-		d.State = keys.CounterIssued
+		d.State, d.Issued = keys.CounterIssued, true
 	case custom != nil, burned:
 		d.State = keys.CounterBurned
 	case state != nil && *state == "held":

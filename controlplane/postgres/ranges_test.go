@@ -9,22 +9,23 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/keys"
 	"waypost/controlplane/postgres"
 	"waypost/keyrange"
 )
 
-func do(t *testing.T, db *postgres.DB, steps ...keys.RangeStep) []keys.StepDone {
+func do(t *testing.T, db *postgres.DB, steps ...api.RangeStep) []api.StepDone {
 	t.Helper()
-	done, err := db.ChangeRanges(t.Context(), keys.RangeChange{Steps: steps, By: operator})
+	done, err := db.ChangeRanges(t.Context(), operator, api.RangeChange{Steps: steps})
 	require.NoError(t, err)
 	return done
 }
 
-func refused(t *testing.T, db *postgres.DB, code waypost.ErrorCode, steps ...keys.RangeStep) {
+func refused(t *testing.T, db *postgres.DB, code waypost.ErrorCode, steps ...api.RangeStep) {
 	t.Helper()
-	_, err := db.ChangeRanges(t.Context(), keys.RangeChange{Steps: steps, By: operator})
+	_, err := db.ChangeRanges(t.Context(), operator, api.RangeChange{Steps: steps})
 	require.Equal(t, code, waypost.CodeOf(err), "%v", err)
 }
 
@@ -60,10 +61,10 @@ func TestAMoveOfAWholeRangeFencesItsLeasesAndTheRestGoesOnElsewhere(t *testing.T
 	free := lease(t, db, "eu")
 	require.NoError(t, db.ReturnLease(t.Context(), free, free.Lo))
 
-	done := do(t, db, keys.RangeStep{Action: keys.MoveRange, Range: old.Range, Region: "us"})
+	done := do(t, db, api.RangeStep{Action: keys.MoveRange, Range: old.Range, Region: "us"})
 	require.Equal(t, 1, done[0].Fenced)
 	require.Equal(t, fmt.Sprintf("range %d goes from region eu to us; us had no range before", old.Range), done[0].What, "it may be misspelt")
-	require.Equal(t, waypost.Region("us"), done[0].Ranges[0].Region)
+	require.Equal(t, "us", done[0].Ranges[0].Region)
 	fenced := &controlplane.FencedError{}
 	require.ErrorAs(t, use(db, t, old, "too-late"), &fenced)
 
@@ -101,7 +102,7 @@ func TestAWriteWithKeysOfSeveralLeasesTellsWhichAreVoid(t *testing.T) {
 func TestAMoveOfTheRemainderFencesNothing(t *testing.T) {
 	db, _ := open(t)
 	l := lease(t, db, "eu")
-	done := do(t, db, keys.RangeStep{Action: keys.MoveRange, Range: l.Range, Region: "us", At: l.Hi})
+	done := do(t, db, api.RangeStep{Action: keys.MoveRange, Range: l.Range, Region: "us", At: l.Hi})
 	require.Zero(t, done[0].Fenced)
 	require.NoError(t, use(db, t, l, "goes-on"))
 	moved := lease(t, db, "us")
@@ -113,23 +114,23 @@ func TestAMoveOfTheRemainderFencesNothing(t *testing.T) {
 func TestSplitDrainReviveAndRetire(t *testing.T) {
 	db, hand := open(t)
 	l := lease(t, db, "eu")
-	half := do(t, db, keys.RangeStep{Action: keys.SplitRange, Range: l.Range})[0].Ranges
+	half := do(t, db, api.RangeStep{Action: keys.SplitRange, Range: l.Range})[0].Ranges
 	require.Len(t, half, 2)
 	require.Equal(t, half[0].Hi, half[1].Lo)
 	require.InDelta(t, half[0].Unissued(), half[1].Unissued(), 1)
 
-	do(t, db, keys.RangeStep{Action: keys.DrainRange, Range: l.Range})
+	do(t, db, api.RangeStep{Action: keys.DrainRange, Range: l.Range})
 	require.NoError(t, use(db, t, l, "drained"), "what is leased is used up")
 	require.Equal(t, half[1].ID, lease(t, db, "eu").Range)
-	do(t, db, keys.RangeStep{Action: keys.ReviveRange, Range: l.Range})
+	do(t, db, api.RangeStep{Action: keys.ReviveRange, Range: l.Range})
 	require.Equal(t, l.Range, lease(t, db, "eu").Range)
 
-	refused(t, db, waypost.EConflict, keys.RangeStep{Action: keys.RetireRange, Range: l.Range})
-	done := do(t, db, keys.RangeStep{Action: keys.RetireRange, Range: l.Range, Force: true})
+	refused(t, db, waypost.EConflict, api.RangeStep{Action: keys.RetireRange, Range: l.Range})
+	done := do(t, db, api.RangeStep{Action: keys.RetireRange, Range: l.Range, Force: true})
 	require.Equal(t, 2, done[0].Fenced)
 	fenced := &controlplane.FencedError{}
 	require.ErrorAs(t, use(db, t, l, "retired"), &fenced)
-	refused(t, db, waypost.EConflict, keys.RangeStep{Action: keys.ReviveRange, Range: l.Range})
+	refused(t, db, waypost.EConflict, api.RangeStep{Action: keys.ReviveRange, Range: l.Range})
 
 	entries, err := db.Audit(t.Context(), waypost.DefaultWorkspace, 0, 10)
 	require.NoError(t, err)
@@ -151,27 +152,27 @@ func TestStepsThatCannotBeDoneChangeNothing(t *testing.T) {
 	l := lease(t, db, "eu")
 	before, err := db.KeySpace(t.Context())
 	require.NoError(t, err)
-	good := keys.RangeStep{Action: keys.SplitRange, Range: l.Range, At: 500}
+	good := api.RangeStep{Action: keys.SplitRange, Range: l.Range, At: 500}
 	for name, c := range map[string]struct {
-		step keys.RangeStep
+		step api.RangeStep
 		code waypost.ErrorCode
 	}{
-		"no such range":         {keys.RangeStep{Action: keys.DrainRange, Range: 99}, waypost.ENotFound},
-		"no such act":           {keys.RangeStep{Action: "explode", Range: l.Range}, waypost.EInvalid},
-		"a region that is none": {keys.RangeStep{Action: keys.MoveRange, Range: l.Range, Region: "Ü"}, waypost.EInvalid},
-		"to itself":             {keys.RangeStep{Action: keys.MoveRange, Range: l.Range, Region: "eu"}, waypost.EConflict},
-		"a cut in a lease":      {keys.RangeStep{Action: keys.SplitRange, Range: l.Range, At: 50}, waypost.EConflict},
-		"a cut at the end":      {keys.RangeStep{Action: keys.SplitRange, Range: l.Range, At: 916_132_832}, waypost.EConflict},
+		"no such range":         {api.RangeStep{Action: keys.DrainRange, Range: 99}, waypost.ENotFound},
+		"no such act":           {api.RangeStep{Action: "explode", Range: l.Range}, waypost.EInvalid},
+		"a region that is none": {api.RangeStep{Action: keys.MoveRange, Range: l.Range, Region: "Ü"}, waypost.EInvalid},
+		"to itself":             {api.RangeStep{Action: keys.MoveRange, Range: l.Range, Region: "eu"}, waypost.EConflict},
+		"a cut in a lease":      {api.RangeStep{Action: keys.SplitRange, Range: l.Range, At: 50}, waypost.EConflict},
+		"a cut at the end":      {api.RangeStep{Action: keys.SplitRange, Range: l.Range, At: 916_132_832}, waypost.EConflict},
 		"a cut beyond": {
-			keys.RangeStep{Action: keys.MoveRange, Range: l.Range, Region: "us", At: 1 << 60},
+			api.RangeStep{Action: keys.MoveRange, Range: l.Range, Region: "us", At: 1 << 60},
 			waypost.EConflict,
 		},
-		"a prefix in use": {keys.RangeStep{Action: keys.AssignPrefix, Region: "us", Prefix: rangeOf(t, db,
-			l.Range).Text}, waypost.EConflict},
-		"a prefix that is none": {keys.RangeStep{Action: keys.AssignPrefix, Region: "us", Prefix: "a-"}, waypost.EInvalid},
-		"a long prefix":         {keys.RangeStep{Action: keys.AssignPrefix, Region: "us", Prefix: "aaa"}, waypost.EInvalid},
-		"live already":          {keys.RangeStep{Action: keys.ReviveRange, Range: l.Range}, waypost.EConflict},
-		"nothing to resume":     {keys.RangeStep{Action: keys.ResumeKeys}, waypost.EConflict},
+		"a prefix in use": {api.RangeStep{Action: keys.AssignPrefix, Region: "us", Prefix: rangeOf(t, db,
+			l.Range).Prefix}, waypost.EConflict},
+		"a prefix that is none": {api.RangeStep{Action: keys.AssignPrefix, Region: "us", Prefix: "a-"}, waypost.EInvalid},
+		"a long prefix":         {api.RangeStep{Action: keys.AssignPrefix, Region: "us", Prefix: "aaa"}, waypost.EInvalid},
+		"live already":          {api.RangeStep{Action: keys.ReviveRange, Range: l.Range}, waypost.EConflict},
+		"nothing to resume":     {api.RangeStep{Action: keys.ResumeKeys}, waypost.EConflict},
 	} {
 		t.Run(name, func(t *testing.T) {
 			refused(t, db, c.code, good, c.step)
@@ -180,11 +181,11 @@ func TestStepsThatCannotBeDoneChangeNothing(t *testing.T) {
 			require.Equal(t, before, after)
 		})
 	}
-	_, err = db.ChangeRanges(t.Context(), keys.RangeChange{Steps: []keys.RangeStep{good}, Fingerprint: "stale", By: operator})
+	_, err = db.ChangeRanges(t.Context(), operator, api.RangeChange{Steps: []api.RangeStep{good}, Fingerprint: "stale"})
 	require.Equal(t, waypost.EConflict, waypost.CodeOf(err))
-	_, err = db.ChangeRanges(t.Context(), keys.RangeChange{
-		Steps:       []keys.RangeStep{good},
-		Fingerprint: before.Fingerprint(), By: operator,
+	_, err = db.ChangeRanges(t.Context(), operator, api.RangeChange{
+		Steps:       []api.RangeStep{good},
+		Fingerprint: before.Fingerprint(),
 	})
 	require.NoError(t, err)
 }
@@ -207,7 +208,7 @@ func choose(t *testing.T, db *postgres.DB, prefix int, counter int64) controlpla
 	return placed[0]
 }
 
-func state(t *testing.T, db *postgres.DB, prefix int, counter int64) keys.CounterState {
+func state(t *testing.T, db *postgres.DB, prefix int, counter int64) string {
 	t.Helper()
 	d, err := db.Counter(t.Context(), prefix, counter, testCoder.Encode(prefix, counter))
 	require.NoError(t, err)
@@ -222,7 +223,7 @@ func TestACustomCodeBurnsItsCounterOrIsRefused(t *testing.T) {
 	p := held.Prefix
 	for _, c := range []struct {
 		counter int64
-		was, is keys.CounterState
+		was, is string
 		placed  controlplane.InsertResult
 	}{
 		{7, keys.CounterLeased, keys.CounterLeased, controlplane.Issuable},
@@ -251,7 +252,7 @@ func TestACustomCodeBurnsItsCounterOrIsRefused(t *testing.T) {
 	require.Equal(t, keys.CounterUnassigned, state(t, db, other, 0))
 	require.Equal(t, controlplane.Placed, choose(t, db, other, 0))
 	require.Equal(t, controlplane.Placed, choose(t, db, other, 3))
-	do(t, db, keys.RangeStep{Action: keys.AssignPrefix, Region: "us", Prefix: testCoder.Space().Prefix(other)})
+	do(t, db, api.RangeStep{Action: keys.AssignPrefix, Region: "us", Prefix: testCoder.Space().Prefix(other)})
 	require.Equal(t, int64(1), lease(t, db, "us").Lo)
 	require.Equal(t, int64(4), lease(t, db, "us").Lo)
 	var seqs, newest int
@@ -365,14 +366,14 @@ func TestRatesAreThoseOfTheRegionThatIssued(t *testing.T) {
 	require.NoError(t, db.Beat(t.Context(), "n/1", "eu", map[int64]int64{l.Range: 300}))
 	require.InDelta(t, 40, rangeOf(t, db, l.Range).Rate, 2)
 
-	do(t, db, keys.RangeStep{Action: keys.MoveRange, Range: l.Range, Region: "us"})
+	do(t, db, api.RangeStep{Action: keys.MoveRange, Range: l.Range, Region: "us"})
 	require.Zero(t, rangeOf(t, db, l.Range).Rate)
 	space, err := db.KeySpace(t.Context())
 	require.NoError(t, err)
 	supplies := space.Supplies()
 	require.Len(t, supplies, 2)
 	require.InDelta(t, 40, supplies[0].Rate, 2)
-	require.Equal(t, waypost.Region("eu"), supplies[0].Region)
+	require.Equal(t, "eu", supplies[0].Region)
 	require.Zero(t, supplies[1].Rate)
 }
 

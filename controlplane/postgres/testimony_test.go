@@ -79,7 +79,7 @@ func TestAnEdgeThatSawMoreThanPostgreSQLHasOpensAnEpochWithoutKeys(t *testing.T)
 	newFollow(t, db)
 
 	gap := int64(1_000_000)
-	_, err = db.ChangeRanges(t.Context(), resume(&gap, false))
+	_, err = db.ChangeRanges(t.Context(), operator, resume(&gap, false))
 	require.NoError(t, err)
 	require.NoError(t, db.Hear(t.Context(), said), "another edge")
 	require.Equal(t, head.Position.Epoch, headOf(t, db).Position.Epoch, "one epoch is enough")
@@ -115,7 +115,7 @@ func TestWhatAnEdgeSaysWhileKeysAreHeldGivesNoneFree(t *testing.T) {
 	require.Greater(t, headOf(t, db).Position.Epoch.Ordinal, held.Epoch.Ordinal)
 	requireHeld()
 	gap := int64(1_000_000)
-	_, err := db.ChangeRanges(t.Context(), resume(&gap, false))
+	_, err := db.ChangeRanges(t.Context(), operator, resume(&gap, false))
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, lease(t, db, "eu").Lo, lost)
 }
@@ -155,7 +155,7 @@ func TestWhatAFollowerSaysOfKeyRangesCountsForNothing(t *testing.T) {
 	_, err := db.TakeLease(t.Context(), "eu", "n/2", 100, nil)
 	require.ErrorContains(t, err, "waypost ranges resume")
 	gap := int64(1_000_000)
-	_, err = db.ChangeRanges(t.Context(), resume(&gap, false))
+	_, err = db.ChangeRanges(t.Context(), operator, resume(&gap, false))
 	require.NoError(t, err)
 
 	// The position is of an epoch that is over now, and still signed.
@@ -337,11 +337,11 @@ func epochOfAnEdgeHoldsKeys(t *testing.T, elsewhere func(own waypost.Epoch) wayp
 	require.NoError(t, db.WatchOnce(t.Context()))
 
 	// An operator says that this is the right database.
-	_, err := db.ChangeRanges(t.Context(), resume(nil, false))
+	_, err := db.ChangeRanges(t.Context(), operator, resume(nil, false))
 	require.ErrorContains(t, err, "by how many counters")
 	superseded()
 	gap := int64(1_000_000)
-	_, err = db.ChangeRanges(t.Context(), resume(&gap, false))
+	_, err = db.ChangeRanges(t.Context(), operator, resume(&gap, false))
 	require.NoError(t, err)
 	require.Greater(t, headOf(t, db).Position.Epoch.Ordinal, said.Position.Epoch.Ordinal)
 	require.NoError(t, db.Hear(t.Context(), said))
@@ -376,7 +376,7 @@ func TestHistory_ReplacedPrimaryThatGoesBackOpensNoEpoch(t *testing.T) {
 	require.Equal(t, old.Epoch, headOf(t, db).Position.Epoch)
 
 	gap := int64(1_000_000)
-	_, err = db.ChangeRanges(t.Context(), resume(&gap, false))
+	_, err = db.ChangeRanges(t.Context(), operator, resume(&gap, false))
 	require.NoError(t, err)
 	require.Greater(t, headOf(t, db).Position.Epoch.Ordinal, promoted.Position.Epoch.Ordinal)
 	require.NoError(t, db.Superseded(headOf(t, db).Position))

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/keys"
 	"waypost/controlplane/postgres"
@@ -330,10 +331,9 @@ func (in *system) resume(t *testing.T) {
 	_, err := in.db.TakeLease(t.Context(), "eu-west-1", "test/1", 1000, nil)
 	require.ErrorContains(t, err, "waypost ranges resume")
 	gap := int64(1_000_000)
-	_, err = in.db.ChangeRanges(t.Context(), keys.RangeChange{
-		Steps: []keys.RangeStep{{Action: keys.ResumeKeys, Gap: &gap}},
-		By:    controlplane.Actor{Workspace: waypost.DefaultWorkspace, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}, Name: "operator"},
-	})
+	operator := controlplane.Actor{Workspace: waypost.DefaultWorkspace, Name: "operator"}
+	operator.Scopes = []controlplane.Scope{controlplane.ScopeAdmin}
+	_, err = in.db.ChangeRanges(t.Context(), operator, api.RangeChange{Steps: []api.RangeStep{{Action: keys.ResumeKeys, Gap: &gap}}})
 	require.NoError(t, err)
 }
 
