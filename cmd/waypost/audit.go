@@ -15,7 +15,7 @@ import (
 func (p *program) auditCommand() *cobra.Command {
 	var page pageFlags
 	var all bool
-	c := &cobra.Command{
+	c := page.bind(&cobra.Command{
 		Use:   "audit",
 		Short: "List the actions of administrators, newest first",
 		Long: `List what administrators of the workspace did, newest first: who, when, what, to what, and
@@ -26,13 +26,11 @@ the scope admin, or else the development system that runs in --data-dir.`,
 		Example: `  waypost audit
   waypost audit --all
   waypost audit --limit 1000 --output json`,
-		PreRunE: page.check,
 		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
 			found, err := api.Ranges.Audit(ctx, all, page.limit, page.cursor)
 			return auditTable(&found, all, p.width()) + page.more(found.Next), found, err
 		}),
-	}
-	page.bind(c)
+	})
 	c.Flags().BoolVar(&all, "all", false, "of all workspaces, for operators")
 	return p.bind(c, apiSettings...)
 }

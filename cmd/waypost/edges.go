@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -199,8 +198,8 @@ func edgeTable(edges []client.Edge, now time.Time, width int) string {
 			}
 		}
 		return []any{
-			e.Node, e.Region, state, positionText(e), lagText(e), requestsText(e), pendingText(e), diskText(e),
-			ago(now.Sub(e.LastSeen)), verifiedText(e.Verified, now), credentialText(e), e.Version,
+			e.Node, e.Region, state, positionText(e), lagText(e), known("%.1f", e.RequestsPerSecond), known("%d", e.ClicksPending), diskText(e),
+			ago(now.Sub(e.LastSeen)), verifiedText(e.Verified, now), known("%s", e.Credential), e.Version,
 		}
 	})
 }
@@ -243,18 +242,16 @@ func lagText(e *client.Edge) string {
 		return "unknown"
 	case *e.LagChanges == 0:
 		return "0"
-	case *e.LagChanges == 1:
-		return "1 change, " + roughly(time.Duration(*e.LagSeconds*float64(time.Second)))
 	}
-	return fmt.Sprintf("%d changes, %s", *e.LagChanges, roughly(time.Duration(*e.LagSeconds*float64(time.Second))))
+	return numberOf(int(*e.LagChanges), "change", "changes") + ", " + roughly(time.Duration(*e.LagSeconds*float64(time.Second)))
 }
 
-// credentialText describes how an edge authenticates.
-func credentialText(e *client.Edge) string {
-	if e.Credential == nil {
+// known formats a value that may be unknown.
+func known[T any](format string, value *T) string {
+	if value == nil {
 		return "unknown"
 	}
-	return printable(*e.Credential)
+	return fmt.Sprintf(format, *value)
 }
 
 // verifiedText describes the result and the time of the last verification.
@@ -268,22 +265,6 @@ func verifiedText(v *client.Verified, now time.Time) string {
 		return "DAMAGED " + ago(now.Sub(v.At))
 	}
 	return "sound " + ago(now.Sub(v.At))
-}
-
-// pendingText describes the clicks that are not counted yet.
-func pendingText(e *client.Edge) string {
-	if e.ClicksPending == nil {
-		return "unknown"
-	}
-	return fmt.Sprint(*e.ClicksPending)
-}
-
-// requestsText describes the rate of answers to visitors.
-func requestsText(e *client.Edge) string {
-	if e.RequestsPerSecond == nil {
-		return "unknown"
-	}
-	return strconv.FormatFloat(*e.RequestsPerSecond, 'f', 1, 64)
 }
 
 // diskText describes the room on an edge's disk.

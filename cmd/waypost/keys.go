@@ -38,19 +38,16 @@ everybody else who has signed in. It asks the API as ` + "`waypost links`" + ` d
 
 func (p keysCommands) listCommand() *cobra.Command {
 	var page pageFlags
-	c := &cobra.Command{
+	return page.bind(&cobra.Command{
 		Use:   "list",
 		Short: "List API keys, newest first: scopes, owner, last use",
 		Example: `  waypost keys list
   waypost keys list --output json`,
-		PreRunE: page.check,
 		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
 			all, err := api.Keys.List(ctx, page.limit, page.cursor)
 			return keyTable(all.Keys, p.width()) + page.more(all.Next), all, err
 		}),
-	}
-	page.bind(c)
-	return c
+	})
 }
 
 func keyTable(keys []client.Key, width int) string {

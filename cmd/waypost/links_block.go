@@ -153,12 +153,11 @@ func (p linksCommands) confirmed(ctx context.Context, api *client.Client) (lacki
 
 func (p linksCommands) blocksCommand() *cobra.Command {
 	var page pageFlags
-	c := &cobra.Command{
+	return page.bind(&cobra.Command{
 		Use:     "blocks",
 		Short:   "List the links that are blocked, for operators",
 		Long:    `List the links of all workspaces that are blocked, the newest block first.`,
 		Example: `  waypost links blocks --limit 100`,
-		PreRunE: page.check,
 		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
 			found, err := api.Blocks.List(ctx, page.limit, page.cursor)
 			text := tableOf("LINK\tSINCE\tPOLICY\tREASON", found.Blocks, p.width(), func(b *client.Block) []any {
@@ -169,7 +168,5 @@ func (p linksCommands) blocksCommand() *cobra.Command {
 			}
 			return text + page.more(found.Next), found, err
 		}),
-	}
-	page.bind(c)
-	return c
+	})
 }

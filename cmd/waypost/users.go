@@ -30,13 +30,12 @@ of all workspaces.`
 func (p usersCommands) listCommand() *cobra.Command {
 	var page pageFlags
 	var everywhere bool
-	c := &cobra.Command{
+	c := page.bind(&cobra.Command{
 		Use:   "list",
 		Short: "List the users of the workspace",
 		Example: `  waypost users list
   waypost users list --workspace marketing --output json
   waypost users list --all`,
-		PreRunE: page.check,
 		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
 			if everywhere {
 				all, err := api.Users.Accounts(ctx, "", page.limit, page.cursor)
@@ -45,8 +44,7 @@ func (p usersCommands) listCommand() *cobra.Command {
 			all, err := api.Users.List(ctx, page.limit, page.cursor)
 			return userTable(all.Users, p.width()) + page.more(all.Next), all, err
 		}),
-	}
-	page.bind(c)
+	})
 	bindEverywhere(c, &everywhere)
 	return c
 }
@@ -61,16 +59,16 @@ type pageFlags struct {
 	cursor string
 }
 
-func (f *pageFlags) bind(c *cobra.Command) {
+func (f *pageFlags) bind(c *cobra.Command) *cobra.Command {
+	c.PreRunE = func(*cobra.Command, []string) error {
+		if f.limit < 1 || f.limit > 1000 {
+			return &usageError{fmt.Errorf("--limit: %d is not between 1 and 1000; list the rest with --cursor", f.limit)}
+		}
+		return nil
+	}
 	c.Flags().IntVar(&f.limit, "limit", 50, "how many at most, up to 1000")
 	c.Flags().StringVar(&f.cursor, "cursor", "", "where the page before ended")
-}
-
-func (f *pageFlags) check(*cobra.Command, []string) error {
-	if f.limit < 1 || f.limit > 1000 {
-		return &usageError{fmt.Errorf("--limit: %d is not between 1 and 1000; list the rest with --cursor", f.limit)}
-	}
-	return nil
+	return c
 }
 
 // more points to the next page below a page that is not the last.

@@ -38,18 +38,15 @@ func (p workspacesCommands) showCommand() *cobra.Command {
 
 func (p workspacesCommands) listCommand() *cobra.Command {
 	var page pageFlags
-	c := &cobra.Command{
+	return page.bind(&cobra.Command{
 		Use:     "list",
 		Short:   "List all workspaces, for operators",
 		Example: `  waypost workspaces list`,
-		PreRunE: page.check,
 		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
 			all, err := api.Workspaces.List(ctx, page.limit, page.cursor)
 			return workspaceTable(all.Workspaces, p.width()) + page.more(all.Next), all, err
 		}),
-	}
-	page.bind(c)
-	return c
+	})
 }
 
 func workspaceTable(all []client.Workspace, width int) string {
