@@ -105,7 +105,21 @@ export async function filtersByGroup(c) {
   await page.keyboard.type(`${other},`);
   await has(c, "Links", 1);
   await has(c, "Clicks in this time", 2);
-  await page.getByLabel("Domain").selectOption({ index: 1 });
+  // A name in the tables filters, and no longer does at the second click. The tables are of all links.
+  const table = page.getByRole("table", { name: "Tags, domains and creators: Tags" });
+  await page.getByLabel("Search names").fill(other.toUpperCase());
+  const row = table.getByRole("row").filter({ hasText: other });
+  await row.getByRole("cell", { name: "5", exact: true }).first().waitFor();
+  await table.getByRole("row").filter({ hasText: tag }).filter({ hasNotText: other }).waitFor({ state: "detached" });
+  c.assert.equal(await row.getByRole("button").getAttribute("aria-pressed"), "true");
+  await row.getByRole("button").click();
+  await has(c, "Links", 2);
+  await row.getByRole("button").click();
+  await has(c, "Links", 1);
+  await page.getByLabel("Compare", { exact: true }).selectOption("Domains");
+  await page.getByText("No link has such a name.").waitFor();
+  await page.getByLabel("Search names").fill("");
+  await page.getByRole("table", { name: "Tags, domains and creators: Domains" }).getByRole("button", { name: links[0].domain }).click();
   await page.getByRole("button", { name: "7 days" }).click();
   await page.getByLabel("Compare with").selectOption("same time a year ago");
   await page.getByText("There were no clicks in the same time a year ago.").waitFor();
@@ -113,8 +127,27 @@ export async function filtersByGroup(c) {
   await c.narrow();
   const address = new URL(page.url()).searchParams;
   c.assert.deepEqual([address.get("tag"), address.get("domain"), address.get("span"), address.get("compare")], [`${tag},${other}`, links[0].domain, "7d", "year"]);
-  await page.reload();
+  // The filters have a name, under which they are found again.
+  const view = c.unique();
+  await page.getByText("Saved views").click();
+  await page.getByLabel("Save these filters as").fill(view);
+  await page.getByRole("button", { name: "Save", exact: true }).click();
+  await page.getByRole("button", { name: `Rename: ${view}` }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Name").fill(`${view} new`);
+  await c.axe();
+  await dialog.getByRole("button", { name: "Rename" }).click();
+  await page.getByRole("link", { name: `${view} new` }).waitFor();
+  await c.axe();
+  await c.narrow();
+  await page.goto(`${c.base}/console/overview`);
+  await page.getByText("Saved views").click();
+  await page.getByRole("link", { name: `${view} new` }).click();
   await has(c, "Clicks in this time", 2);
+  c.assert.deepEqual([...new URL(page.url()).searchParams].sort(), [...address].sort());
+  await page.getByRole("button", { name: `Remove: ${view} new` }).click();
+  await dialog.getByRole("button", { name: "Remove" }).click();
+  await page.getByRole("link", { name: `${view} new` }).waitFor({ state: "detached" });
   await page.getByRole("button", { name: `Remove the tag ${tag}` }).click();
   await has(c, "Links", 2);
   await has(c, "Clicks in this time", 5);
@@ -122,9 +155,37 @@ export async function filtersByGroup(c) {
   await page.route("**/api/v1/stats?*", (route) => route.fulfill({
     status: 422, contentType: "application/problem+json", json: { type: "urn:waypost:problem:invalid", status: 422, detail: "the group has more than 50,000 links" },
   }));
-  await page.getByLabel("Creator").fill("nobody");
+  await page.getByLabel("Creator", { exact: true }).fill("nobody");
   await page.keyboard.press("Enter");
   await page.getByText("the group has more than 50,000 links").waitFor();
   c.assert.equal(await page.locator("dl.figures").count(), 0);
   for (const link of links) await c.api("DELETE", `/api/v1/urls/${link.short_code}`);
+}
+
+/** A link's page is public under the address that is shown once, until it is withdrawn. */
+export async function publishesALink(c) {
+  const { page } = c;
+  const title = c.unique();
+  const link = await c.api("POST", "/api/v1/urls?wait=all&wait_timeout=10", { original_url: "https://example.com/public" });
+  await page.goto(`${c.base}/console/links/${link.short_code}`);
+  await page.getByText("Public pages").click();
+  await page.getByLabel("Title of a new page").fill(title);
+  await page.getByRole("combobox", { name: "Time", exact: true }).selectOption("Last 7 days");
+  await page.getByRole("button", { name: "Publish" }).click();
+  const dialog = page.getByRole("dialog", { name: "The page is public" });
+  const address = await dialog.getByLabel("Address of the page", { exact: true }).textContent();
+  await c.axe();
+  await dialog.getByRole("button", { name: "Copy: Address of the page" }).click();
+  c.assert.equal(await page.evaluate("navigator.clipboard.readText()"), address);
+  const shown = await fetch(address);
+  c.assert.equal(shown.status, 200);
+  c.assert.ok((await shown.text()).includes(title));
+  await dialog.getByRole("button", { name: "Done" }).click();
+  await c.axe();
+  await c.narrow();
+  await page.getByRole("button", { name: `Withdraw: ${title}` }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Withdraw" }).click();
+  await page.getByRole("button", { name: `Withdraw: ${title}` }).waitFor({ state: "detached" });
+  c.assert.equal((await fetch(address)).status, 404);
+  await c.api("DELETE", `/api/v1/urls/${link.short_code}`);
 }

@@ -43,8 +43,10 @@ export function focusBehind(element: { current: HTMLElement | null }): void {
 
 /** Confirm asks before something is done that is hard to undo, and then does it. With name,
  * that name has to be typed. Children may depend on why a try had no success. */
-export function Confirm({ title, children, action, name, run, close }: {
+export function Confirm({ title, children, action, name, mild, run, close }: {
   title: string; children: ComponentChildren | ((failure: Failure | undefined) => ComponentChildren); action: string; name?: string | undefined;
+  /** Whether what is done is easy to undo. */
+  mild?: boolean;
   run: () => Promise<unknown>; close: () => void;
 }) {
   const [typed, setTyped] = useState("");
@@ -67,7 +69,7 @@ export function Confirm({ title, children, action, name, run, close }: {
         <Trouble failure={act.failure} />
         <footer>
           <button type="button" onClick={close}>{text("cancel")}</button>
-          <button class="danger" disabled={act.busy || (name !== undefined && typed !== name)}>{action}</button>
+          <button class={mild ? "primary" : "danger"} disabled={act.busy || (name !== undefined && typed !== name)}>{action}</button>
         </footer>
       </form>
     </Dialog>

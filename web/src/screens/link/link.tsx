@@ -15,6 +15,7 @@ import { Await, toastFailure, Trouble, words } from "../../ui/failure";
 import { QR } from "../../ui/qr";
 import { Ago, Moment } from "../../ui/time";
 import { toast } from "../../ui/toast";
+import { Views } from "../overview/views";
 import { Aliases } from "./aliases";
 import { applied, changeLink, draftName, former, getLink, type Change, type Link as LinkData, type Place, type State } from "./change";
 import { Edit } from "./edit";
@@ -175,6 +176,7 @@ function Present({ at, state, changed, reload, restore, deleted }: {
       </header>
       {(link.rules || ruling) && <Rules at={at} state={state} saved={changed} editing={ruling} edit={turn("rules")} />}
       {(can("analytics:read") || can("links:read")) && <Statistics at={at} link={link} news={reload} />}
+      {can("analytics:read") && <Views link={link} />}
       {!isPattern(link.short_code) && (link.aliases || writes) && <Aliases link={link} range={chosenSpan(query).range} saved={renewed} />}
       <History
         at={at} link={link}

@@ -19,6 +19,8 @@ import { Tags } from "../link/tags";
 import { counted } from "../link/utm";
 import { Offered, useCreators } from "../links/filters";
 import { groupOf, tagList, tagsOf } from "./group";
+import { Groups } from "./groups";
+import { Views } from "./views";
 
 type Stats = Schemas["WorkspaceStats"];
 
@@ -45,7 +47,9 @@ export default function Overview() {
       {can("analytics:read") ? (
         <>
           <Filters />
+          <Views />
           <Clicks key={JSON.stringify(group)} group={group} />
+          <Groups />
         </>
       ) : <p class="notice">{text("noScope")}</p>}
       <Await of={links}>{({ all, newest, expiring, tags, cut }) => (

@@ -1,1 +1,0 @@
-import{Va as o,a as p,c as m}from"./chunk-IZJYSF5F.js";m(p(o,null),document.getElementById("app"));
