@@ -9,13 +9,6 @@ import (
 	"waypost/api"
 )
 
-// Annotation is a change of a link that may explain a change of its clicks.
-type Annotation struct {
-	At      time.Time
-	Changes []string // some of target, rules, state and expiry; or deleted, restored or expired alone
-	By      api.Changer
-}
-
 // MaxAnnotations bounds the annotations of statistics.
 const MaxAnnotations = 100
 
@@ -26,7 +19,7 @@ var annotated = map[string]string{
 
 // annotations returns the newest changes of a link in a span, newest first, and whether
 // there are more. Actors that may not read the history of links get no names.
-func (s *Links) annotations(ctx context.Context, actor Actor, l *waypost.Link, span *Span, now time.Time) ([]Annotation, bool, error) {
+func (s *Links) annotations(ctx context.Context, actor Actor, l *waypost.Link, span *Span, now time.Time) ([]api.Annotation, bool, error) {
 	fields := make([]string, 0, len(annotated))
 	for name := range annotated {
 		fields = append(fields, name)
@@ -35,13 +28,13 @@ func (s *Links) annotations(ctx context.Context, actor Actor, l *waypost.Link, s
 	if err != nil {
 		return nil, false, err
 	}
-	var notes []Annotation
+	var notes []api.Annotation
 	// The expiry of a link stands in no entry of its history.
 	if e := l.ExpiresAt; !e.IsZero() && !e.After(now) && !e.Before(span.From()) && e.Before(span.To()) {
-		notes = append(notes, Annotation{At: e, Changes: []string{"expired"}, By: api.Changer{Kind: "system", Name: "waypost"}})
+		notes = append(notes, api.Annotation{T: e.UTC(), Changes: []string{"expired"}, By: &api.Changer{Kind: "system", Name: "waypost"}})
 	}
 	for _, c := range changes {
-		a := Annotation{At: c.At, By: c.By}
+		a := api.Annotation{T: c.At.UTC()}
 		if c.What != "changed" {
 			a.Changes = []string{c.What}
 		}
@@ -50,11 +43,11 @@ func (s *Links) annotations(ctx context.Context, actor Actor, l *waypost.Link, s
 				a.Changes = append(a.Changes, name)
 			}
 		}
-		if !actor.Can(ScopeLinksRead) {
-			a.By = api.Changer{}
+		if actor.Can(ScopeLinksRead) && c.By.Kind != "" {
+			a.By = &c.By
 		}
 		notes = append(notes, a)
 	}
-	slices.SortStableFunc(notes, func(a, b Annotation) int { return b.At.Compare(a.At) })
+	slices.SortStableFunc(notes, func(a, b api.Annotation) int { return b.T.Compare(a.T) })
 	return notes[:min(len(notes), MaxAnnotations)], len(notes) > MaxAnnotations, nil
 }

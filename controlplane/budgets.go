@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"waypost"
+	"waypost/api"
 	"waypost/rules"
 	"waypost/rules/budget"
 )
@@ -18,7 +19,7 @@ type BudgetStore interface {
 	ReportBudgets(ctx context.Context, r *BudgetReport) (BudgetGrants, error)
 
 	// LinkBudget returns the budget of a link of a workspace, of exact clicks.
-	LinkBudget(ctx context.Context, ws waypost.WorkspaceID, link int64) (LinkBudget, error)
+	LinkBudget(ctx context.Context, ws waypost.WorkspaceID, link int64) (api.Budget, error)
 }
 
 // BudgetReport holds accounts of an edge. The caller has checked the edge's credential.
@@ -79,27 +80,19 @@ const (
 	BudgetGone BudgetState = "gone" // there is no such link, and never will be
 )
 
-// LinkBudget describes a budget.
-type LinkBudget struct {
-	Limit   int64
-	Granted int64 // clicks that edges have spent or may spend, and those from before the budget
-	Spent   int64 // of these, the ones that edges have reported as redirected
-	AtMost  int64 // bound on all clicks of the link; 0: unbounded
-}
-
 // Budgets describes the click budgets of links.
 type Budgets struct{ store BudgetStore }
 
 // Of returns the budget of a link of the actor's workspace, nil for a link without one.
 // An eventual budget grants nothing, and counts the clicks of people.
-func (b *Budgets) Of(ctx context.Context, actor Actor, l *waypost.Link) (*LinkBudget, error) {
+func (b *Budgets) Of(ctx context.Context, actor Actor, l *waypost.Link) (*api.Budget, error) {
 	source, err := rules.ParseSource(l.Rules)
 	if err != nil || source.MaxClicks == 0 {
 		return nil, err
 	}
 	if source.MaxClicksMode == rules.ModeEventual {
 		spent := l.Clicks - l.BotClicks
-		return &LinkBudget{Limit: source.MaxClicks, Granted: spent, Spent: spent}, nil
+		return &api.Budget{Limit: source.MaxClicks, Granted: spent, Spent: spent}, nil
 	}
 	found, err := b.store.LinkBudget(ctx, actor.Workspace, l.ID)
 	if waypost.CodeOf(err) == waypost.ENotFound {

@@ -271,10 +271,10 @@ func TestClicks_ChangesOfALinkAreAnnotations(t *testing.T) {
 	reader := controlplane.Actor{Workspace: 1, Scopes: []controlplane.Scope{controlplane.ScopeLinksRead}}
 	got, err := statsOf(c).LinkStats(t.Context(), reader, "", "spring", controlplane.StatsQuery{})
 	require.NoError(t, err)
-	require.Equal(t, []controlplane.Annotation{
-		{At: noon.Add(-time.Hour), Changes: []string{"restored"}, By: by},
-		{At: noon.Add(-90 * time.Minute), Changes: []string{"expired"}, By: api.Changer{Kind: "system", Name: "waypost"}},
-		{At: noon.Add(-2 * time.Hour), Changes: []string{"state", "expiry", "target"}, By: by},
+	require.Equal(t, []api.Annotation{
+		{T: noon.Add(-time.Hour), Changes: []string{"restored"}, By: &by},
+		{T: noon.Add(-90 * time.Minute), Changes: []string{"expired"}, By: &api.Changer{Kind: "system", Name: "waypost"}},
+		{T: noon.Add(-2 * time.Hour), Changes: []string{"state", "expiry", "target"}, By: &by},
 	}, got.Annotations)
 	require.False(t, got.More)
 
@@ -286,5 +286,5 @@ func TestClicks_ChangesOfALinkAreAnnotations(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, got.Annotations, controlplane.MaxAnnotations)
 	require.True(t, got.More)
-	require.Empty(t, got.Annotations[0].By, "names are for those who may read links")
+	require.Nil(t, got.Annotations[0].By, "names are for those who may read links")
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"waypost"
+	"waypost/api"
 )
 
 // Order sorts a list of links.
@@ -88,12 +89,6 @@ type LinkPage struct {
 	Next  *ListPlace
 }
 
-// TagCount is a tag and the number of its live links.
-type TagCount struct {
-	Tag   string
-	Links int64
-}
-
 // LinkLister finds links of a workspace.
 type LinkLister interface {
 	// ListLinks returns up to limit links of one stage, in order, that match a filter at a
@@ -104,7 +99,7 @@ type LinkLister interface {
 
 	// ListTags returns up to limit tags that begin with prefix and follow after, in the
 	// order of their bytes.
-	ListTags(ctx context.Context, ws waypost.WorkspaceID, prefix, after string, limit int) ([]TagCount, error)
+	ListTags(ctx context.Context, ws waypost.WorkspaceID, prefix, after string, limit int) ([]api.TagCount, error)
 }
 
 // stages returns the stages of a list, in its order.
@@ -204,7 +199,7 @@ func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune
 
 // Tags returns up to limit of the workspace's tags that begin with prefix, each with the
 // number of its links, and the tag after which to continue, "" at the end.
-func (s *Links) Tags(ctx context.Context, actor Actor, prefix, after string, limit int) (tags []TagCount, next string, err error) {
+func (s *Links) Tags(ctx context.Context, actor Actor, prefix, after string, limit int) (tags []api.TagCount, next string, err error) {
 	prefix, after = norm.NFC.String(prefix), norm.NFC.String(after)
 	if len(prefix) > waypost.MaxTag || len(after) > waypost.MaxTag || !isText(prefix) || !isText(after) {
 		return nil, "", waypost.Errorf(waypost.EInvalid, "a tag must be UTF-8 without NUL, at most %d bytes", waypost.MaxTag)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 )
 
@@ -87,7 +88,7 @@ func TestLinks_TextsAreFoundInEveryUnicodeForm(t *testing.T) {
 		}
 		tags, _, err := s.Links.Tags(t.Context(), actor, text, "", 5)
 		require.NoError(t, err)
-		require.Equal(t, []controlplane.TagCount{{Tag: composed, Links: 2}}, tags)
+		require.Equal(t, []api.TagCount{{Tag: composed, Links: 2}}, tags)
 	}
 }
 

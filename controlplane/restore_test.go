@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/rules"
 )
@@ -30,7 +31,7 @@ func TestLinks_RestoreBringsADeletedLinkBackAsItWas(t *testing.T) {
 	require.Equal(t, waypost.EConflict, waypost.CodeOf(err), "%v", err)
 	gone, err := s.Links.Remove(t.Context(), actor, "", "come-back")
 	require.NoError(t, err)
-	tags := func() []controlplane.TagCount {
+	tags := func() []api.TagCount {
 		all, _, err := s.Links.Tags(t.Context(), actor, "", "", 10)
 		require.NoError(t, err)
 		return all

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"waypost"
+	"waypost/api"
 )
 
 // Counted holds the counts of a span.
@@ -142,8 +143,8 @@ type Stats struct {
 // LinkStats are the statistics of a link.
 type LinkStats struct {
 	Link        waypost.Link
-	Annotations []Annotation // of the span, newest first
-	More        bool         // there are more than MaxAnnotations
+	Annotations []api.Annotation // of the span, newest first
+	More        bool             // there are more than MaxAnnotations
 	Stats
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api"
 	"waypost/internal/codes"
 	"waypost/internal/patterns"
 )
@@ -35,20 +36,6 @@ type UnknownVisits struct {
 	Visitors     []uint64 // see waypost.Visitor
 }
 
-// UnknownAddress is an address that visitors asked for and that names no link.
-type UnknownAddress struct {
-	Path         string
-	Kind         waypost.UnknownKind
-	People, Bots int64 // visits
-	Days         []UnknownDay
-}
-
-// UnknownDay has the visits of an unknown address on a UTC day.
-type UnknownDay struct {
-	Day          time.Time
-	People, Bots int64
-}
-
 // UnknownQuery selects unknown addresses of a domain.
 type UnknownQuery struct {
 	Workspace waypost.WorkspaceID
@@ -66,7 +53,7 @@ type UnknownStore interface {
 	// Unknown returns addresses that UnknownVisitors or more people asked for on a day, with
 	// the visits of such days, most visits of people first. It leaves out codes of live
 	// links, and paths that live links forward.
-	Unknown(ctx context.Context, q *UnknownQuery) ([]UnknownAddress, error)
+	Unknown(ctx context.Context, q *UnknownQuery) ([]api.UnknownAddress, error)
 }
 
 // Unknown returns the addresses of a domain of the actor's workspace that visitors asked
@@ -75,7 +62,7 @@ type UnknownStore interface {
 // days from and to are included; zero means the last week.
 func (s *Clicks) Unknown(
 	ctx context.Context, actor Actor, host string, from, to time.Time, limit int,
-) ([]UnknownAddress, UnknownQuery, error) {
+) ([]api.UnknownAddress, UnknownQuery, error) {
 	today := s.now().UTC().Truncate(24 * time.Hour)
 	if to.IsZero() {
 		to = today
@@ -106,8 +93,8 @@ func (s *Clicks) Unknown(
 	all.Limit = 2 * MaxUnknown // because patterns may answer some
 	addresses, err := s.stats.Unknown(ctx, &all)
 	if index.Len() > 0 {
-		addresses = slices.DeleteFunc(addresses, func(a UnknownAddress) bool {
-			return a.Kind == waypost.LedNowhere && answers(index, domain.Traits, a.Path)
+		addresses = slices.DeleteFunc(addresses, func(a api.UnknownAddress) bool {
+			return !a.Pattern && answers(index, domain.Traits, a.Path)
 		})
 	}
 	return addresses[:min(len(addresses), limit)], q, err

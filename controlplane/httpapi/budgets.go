@@ -67,18 +67,7 @@ func EdgeBudgets(to BudgetTaker, log *slog.Logger, metrics prometheus.Registerer
 // Budgets describes the click budgets of links.
 type Budgets interface {
 	// Of returns the budget of a link of the actor's workspace, nil for a link without one.
-	Of(ctx context.Context, actor controlplane.Actor, l *waypost.Link) (*controlplane.LinkBudget, error)
-}
-
-func budgetOf(b *controlplane.LinkBudget) *api.Budget {
-	if b == nil {
-		return nil
-	}
-	shown := &api.Budget{Limit: b.Limit, Granted: b.Granted, Spent: b.Spent}
-	if b.AtMost != 0 {
-		shown.AtMost = &b.AtMost
-	}
-	return shown
+	Of(ctx context.Context, actor controlplane.Actor, l *waypost.Link) (*api.Budget, error)
 }
 
 // budgetsOf accepts only accounts that are possible.

@@ -47,14 +47,3 @@ func comparedOf(c *controlplane.Compared) *api.ComparedClicks {
 	}
 	return shown
 }
-
-func annotationsOf(notes []controlplane.Annotation) []api.Annotation {
-	shown := make([]api.Annotation, len(notes))
-	for i, n := range notes {
-		shown[i] = api.Annotation{T: n.At.UTC(), Changes: n.Changes}
-		if n.By.Kind != "" {
-			shown[i].By = &n.By
-		}
-	}
-	return shown
-}

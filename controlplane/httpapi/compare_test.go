@@ -60,9 +60,9 @@ func TestStats_CountFromAMoment(t *testing.T) {
 func TestStats_ShowChangesOfTheLink(t *testing.T) {
 	f := busy()
 	f.more = true
-	f.notes = []controlplane.Annotation{
-		{At: f.stats.Complete.Until, Changes: []string{"target", "state"}, By: api.Changer{Kind: "user", ID: 7, Name: "Ada"}},
-		{At: f.stats.Complete.Until, Changes: []string{"expired"}},
+	f.notes = []api.Annotation{
+		{T: f.stats.Complete.Until, Changes: []string{"target", "state"}, By: &api.Changer{Kind: "user", ID: 7, Name: "Ada"}},
+		{T: f.stats.Complete.Until, Changes: []string{"expired"}},
 	}
 	shown := object(t, clicked(t, f).get("/api/v1/urls/spring/stats").text)
 	require.JSONEq(t, `[{"t": "2026-03-31T11:59:58Z", "changes": ["target", "state"], "by": {"kind": "user", "id": 7, "name": "Ada"}},

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/keys"
 	"waypost/internal/codes"
@@ -230,7 +231,7 @@ func (f *links) List(ctx context.Context, actor controlplane.Actor, r controlpla
 
 func (f *links) Tags(_ context.Context, actor controlplane.Actor, prefix, after string,
 	limit int,
-) (tags []controlplane.TagCount, next string, err error) {
+) (tags []api.TagCount, next string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	counts := map[string]int64{}
@@ -245,7 +246,7 @@ func (f *links) Tags(_ context.Context, actor controlplane.Actor, prefix, after 
 		if len(tags) == limit {
 			return tags, tags[limit-1].Tag, nil
 		}
-		tags = append(tags, controlplane.TagCount{Tag: tag, Links: counts[tag]})
+		tags = append(tags, api.TagCount{Tag: tag, Links: counts[tag]})
 	}
 	return tags, "", nil
 }

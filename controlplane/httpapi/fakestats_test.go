@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
 )
@@ -28,9 +29,9 @@ type statistics struct {
 	hosts   []string
 	groups  []controlplane.GroupQuery
 	tables  []controlplane.GroupTableQuery
-	unknown []controlplane.UnknownAddress
+	unknown []api.UnknownAddress
 	views   []controlplane.View
-	notes   []controlplane.Annotation
+	notes   []api.Annotation
 	more    bool // of these
 }
 
@@ -64,7 +65,7 @@ func (f *statistics) answer(q controlplane.StatsQuery) (controlplane.Stats, erro
 }
 
 func (f *statistics) Unknown(_ context.Context, _ controlplane.Actor, host string, from, to time.Time, limit int) (
-	[]controlplane.UnknownAddress, controlplane.UnknownQuery, error,
+	[]api.UnknownAddress, controlplane.UnknownQuery, error,
 ) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -285,7 +285,7 @@ func countsOf(c *imports.Counts, rows int64) api.ImportCounts {
 	return api.ImportCounts{
 		Created: c.Created, Found: c.Found, Refused: c.Refused, Left: rows - c.Created - c.Found - c.Refused,
 		NewCodes: c.NewCodes, Removed: c.Removed, Kept: c.Kept,
-		Refusals: mapped(c.Refusals, func(r *imports.Refusal) api.ImportRefusal { return api.ImportRefusal(*r) }),
+		Refusals: filled(c.Refusals),
 	}
 }
 

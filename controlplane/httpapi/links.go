@@ -32,7 +32,7 @@ type Links interface {
 		cursor string) (changes []controlplane.Change, next string, err error)
 	Restore(ctx context.Context, actor controlplane.Actor, domain, code string) (waypost.Link, waypost.Position, error)
 	List(ctx context.Context, actor controlplane.Actor, r controlplane.ListRequest) (controlplane.Page, error)
-	Tags(ctx context.Context, actor controlplane.Actor, prefix, after string, limit int) (tags []controlplane.TagCount, next string, err error)
+	Tags(ctx context.Context, actor controlplane.Actor, prefix, after string, limit int) (tags []api.TagCount, next string, err error)
 	AddAlias(ctx context.Context, actor controlplane.Actor, domain, code string,
 		n controlplane.NewAlias) (waypost.Link, waypost.Position, error)
 	RemoveAlias(ctx context.Context, actor controlplane.Actor, domain, code, host, alias string) (waypost.Link, waypost.Position, error)
@@ -319,7 +319,7 @@ func (a *linksAPI) get(ctx context.Context, in *getInput) (*linkOutput, error) {
 		if err != nil {
 			return nil, err
 		}
-		out.Body.Budget = budgetOf(b)
+		out.Body.Budget = b
 	}
 	return out, nil
 }

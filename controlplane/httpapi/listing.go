@@ -79,9 +79,5 @@ func (a *linksAPI) list(ctx context.Context, in *listInput) (*body[api.LinkPage]
 
 func (a *linksAPI) tags(ctx context.Context, in *tagsInput) (*body[api.TagPage], error) {
 	tags, next, err := a.links.Tags(ctx, actorFrom(ctx), in.Prefix, in.After, in.Limit)
-	if err != nil {
-		return nil, err
-	}
-	shown := mapped(tags, func(t *controlplane.TagCount) api.TagCount { return api.TagCount{Tag: t.Tag, Links: t.Links} })
-	return bodyOf(api.TagPage{Tags: shown, Next: next}), nil
+	return answered(api.TagPage{Tags: filled(tags), Next: next}, err)
 }

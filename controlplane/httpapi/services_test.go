@@ -30,7 +30,7 @@ type noImports struct{ httpapi.Imports }
 // noBudgets knows no budgets.
 type noBudgets struct{ httpapi.Budgets }
 
-func (noBudgets) Of(context.Context, controlplane.Actor, *waypost.Link) (*controlplane.LinkBudget, error) {
+func (noBudgets) Of(context.Context, controlplane.Actor, *waypost.Link) (*api.Budget, error) {
 	return nil, nil //nolint:nilnil // there is none
 }
 

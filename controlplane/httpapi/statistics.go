@@ -27,7 +27,7 @@ type Clicks interface {
 	Sparklines(ctx context.Context, actor controlplane.Actor, links []controlplane.HostedCode, days int,
 		zone *time.Location) (controlplane.Span, []controlplane.Sparkline, error)
 	Unknown(ctx context.Context, actor controlplane.Actor, host string, from, to time.Time,
-		limit int) ([]controlplane.UnknownAddress, controlplane.UnknownQuery, error)
+		limit int) ([]api.UnknownAddress, controlplane.UnknownQuery, error)
 	ForgetClicks(ctx context.Context, actor controlplane.Actor, host, code string) (controlplane.ForgottenClicks, error)
 	ForgetVisitors(ctx context.Context, actor controlplane.Actor, day time.Time) (waypost.Position, error)
 	GiveUpEdge(ctx context.Context, actor controlplane.Actor, node string) error
@@ -219,7 +219,7 @@ func (a *statisticsAPI) link(ctx context.Context, in *linkStatsInput) (*table, e
 		Variants:   variantsOf(&stats.Breakdowns[controlplane.Variants]),
 		Codes:      breakdownOf(controlplane.Codes, &stats.Breakdowns[controlplane.Codes]),
 	}
-	shown.Annotations, shown.AnnotationsMore = annotationsOf(stats.Annotations), stats.More
+	shown.Annotations, shown.AnnotationsMore = filled(stats.Annotations), stats.More
 	shown.Named = namedOf(in.By, in.Name, &stats.Stats)
 	return &table{
 		json: shown, file: "clicks-" + in.Code, name: in.Breakdown, form: in.csvForm, stats: &stats.Stats,

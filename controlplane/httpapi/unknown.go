@@ -94,20 +94,7 @@ func (a *statisticsAPI) unknown(ctx context.Context, in *unknownInput) (*body[ap
 		return nil, err
 	}
 	addresses, q, err := a.clicks.Unknown(ctx, actorFrom(ctx), in.Domain, from, to, in.Limit)
-	if err != nil {
-		return nil, err
-	}
-	shown := api.UnknownAddresses{
-		From: q.From.Format(time.DateOnly), To: q.To.Format(time.DateOnly), Addresses: make([]api.UnknownAddress, len(addresses)),
-	}
-	for i := range addresses {
-		u := &addresses[i]
-		shown.Addresses[i] = api.UnknownAddress{
-			Path: u.Path, Pattern: u.Kind == waypost.LedByPattern, People: u.People, Bots: u.Bots, Days: make([]api.UnknownDay, len(u.Days)),
-		}
-		for j, d := range u.Days {
-			shown.Addresses[i].Days[j] = api.UnknownDay{Day: d.Day.Format(time.DateOnly), People: d.People, Bots: d.Bots}
-		}
-	}
-	return bodyOf(shown), nil
+	return answered(api.UnknownAddresses{
+		From: q.From.Format(time.DateOnly), To: q.To.Format(time.DateOnly), Addresses: filled(addresses),
+	}, err)
 }

@@ -6,7 +6,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -64,13 +63,12 @@ func TestEdgeUnknown_TakesOnlyWhatCanBeShown(t *testing.T) {
 }
 
 func TestUnknownAddresses_AreListedByDay(t *testing.T) {
-	day := time.Date(2026, 3, 30, 0, 0, 0, 0, time.UTC)
 	f := busy()
-	f.unknown = []controlplane.UnknownAddress{
-		{Path: "hr", Kind: waypost.LedByPattern, People: 9, Bots: 2, Days: []controlplane.UnknownDay{
-			{Day: day, People: 5, Bots: 2}, {Day: day.AddDate(0, 0, 1), People: 4},
+	f.unknown = []api.UnknownAddress{
+		{Path: "hr", Pattern: true, People: 9, Bots: 2, Days: []api.UnknownDay{
+			{Day: "2026-03-30", People: 5, Bots: 2}, {Day: "2026-03-31", People: 4},
 		}},
-		{Path: "vpn", People: 5, Days: []controlplane.UnknownDay{{Day: day, People: 5}}},
+		{Path: "vpn", People: 5, Days: []api.UnknownDay{{Day: "2026-03-30", People: 5}}},
 	}
 	a := clicked(t, f)
 	get := func(query string) answer { return a.do(call{path: "/api/v1/stats/unknown?" + query, key: statsKey}) }

@@ -58,7 +58,7 @@ func TestImports_FindTheRowThatTheDatabaseRefusesInAnyNumberOfTurns(t *testing.T
 	}
 	i = s.work(t, i.ID, api.ImportDone)
 	require.EqualValues(t, 98, i.Counts.Created)
-	require.Equal(t, []imports.Refusal{{Line: 79, Reason: "the database refuses this value"}}, i.Counts.Refusals)
+	require.Equal(t, []api.ImportRefusal{{Line: 79, Reason: "the database refuses this value"}}, i.Counts.Refusals)
 	require.Zero(t, i.Most)
 }
 

@@ -52,13 +52,7 @@ type Counts struct {
 	Removed  int64 `json:"removed,omitzero"`
 	Kept     int64 `json:"kept,omitzero"`
 
-	Refusals []Refusal `json:"refusals,omitzero"` // the first ones
-}
-
-// Refusal says why a row is refused.
-type Refusal struct {
-	Line   int    `json:"line"`
-	Reason string `json:"reason"`
+	Refusals []api.ImportRefusal `json:"refusals,omitzero"` // the first ones
 }
 
 // maxRefusals bounds the refusals that counts name.

@@ -101,7 +101,7 @@ func (b *batch) settle(all []controlplane.Outcome, counts *Counts) *outcomes {
 	counts.Refused += int64(len(o.Refused))
 	if len(counts.Refusals) < maxRefusals {
 		for _, place := range slices.Sorted(maps.Keys(o.Refused)) {
-			counts.Refusals = append(counts.Refusals, Refusal{b.rows[place].Line, o.Refused[place]})
+			counts.Refusals = append(counts.Refusals, api.ImportRefusal{Line: b.rows[place].Line, Reason: o.Refused[place]})
 		}
 		counts.Refusals = counts.Refusals[:min(len(counts.Refusals), maxRefusals)]
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres/analytics"
 	"waypost/controlplane/postgres/scoped"
@@ -478,7 +479,7 @@ const selectLinkBudget = `
 		              FROM budget_account WHERE link_id = l.id) a
 		WHERE l.id = $1 AND l.rules ->> 'max_clicks_mode' = 'exact' AND `
 
-func (db *BudgetStore) LinkBudget(ctx context.Context, ws waypost.WorkspaceID, link int64) (b controlplane.LinkBudget, err error) {
+func (db *BudgetStore) LinkBudget(ctx context.Context, ws waypost.WorkspaceID, link int64) (b api.Budget, err error) {
 	var base int64
 	as := scoped.Operator.SharedBy(ws)
 	err = db.pool.QueryRowIn(ctx, as, selectLinkBudget+scoped.OfWorkspace("l.workspace_id", "$2"), []any{link, ws},
@@ -488,7 +489,7 @@ func (db *BudgetStore) LinkBudget(ctx context.Context, ws waypost.WorkspaceID, l
 	}
 	b.Granted += base
 	b.Spent += base
-	b.AtMost = max(b.Limit, b.Granted)
+	b.AtMost = new(max(b.Limit, b.Granted))
 	return b, nil
 }
 

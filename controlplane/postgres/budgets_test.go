@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres"
 	"waypost/rules/budget"
@@ -91,7 +92,7 @@ func TestBudgets_GiveALostAnswerAgain(t *testing.T) {
 	reports(t, db, "edge-a", account("lost", 1, budget.Account{Granted: 5, Spent: 4}, 0)) // late
 	got, err := db.LinkBudget(t.Context(), l.Workspace, idOf(t, hand, "lost"))
 	require.NoError(t, err)
-	require.Equal(t, controlplane.LinkBudget{Limit: 80, Granted: 6, Spent: 5, AtMost: 80}, got)
+	require.Equal(t, api.Budget{Limit: 80, Granted: 6, Spent: 5, AtMost: new(int64(80))}, got)
 	_, err = db.LinkBudget(t.Context(), l.Workspace+1, idOf(t, hand, "lost"))
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err), "another workspace's")
 }
@@ -107,7 +108,7 @@ func TestBudgets_FollowTheLink(t *testing.T) {
 	require.EqualValues(t, 1, reports(t, db, "edge-a", account("follow", 1, budget.Account{}, 3)).Granted)
 	got, err := db.LinkBudget(t.Context(), l.Workspace, idOf(t, hand, "follow"))
 	require.NoError(t, err)
-	require.Equal(t, controlplane.LinkBudget{Limit: 1, Granted: 1, AtMost: 1}, got)
+	require.Equal(t, api.Budget{Limit: 1, Granted: 1, AtMost: new(int64(1))}, got)
 
 	budgeted(t, hand, "follow", "exact", 3)
 	require.EqualValues(t, 2, reports(t, db, "edge-a", account("follow", 1, budget.Account{Granted: 1, Spent: 1}, 3)).Granted, "the limit was raised")
@@ -155,7 +156,7 @@ func TestBudgets_CountTheClicksOfTimesInWhichTheyWereOff(t *testing.T) {
 	require.EqualValues(t, 10-3, held.Granted)
 	got, err := db.LinkBudget(t.Context(), l.Workspace, idOf(t, hand, "tickets"))
 	require.NoError(t, err)
-	require.Equal(t, controlplane.LinkBudget{Limit: 10, Granted: 10, Spent: 9, AtMost: 10}, got)
+	require.Equal(t, api.Budget{Limit: 10, Granted: 10, Spent: 9, AtMost: new(int64(10))}, got)
 
 	// PostgreSQL has forgotten what was granted, and not what was counted.
 	_, err = db.ReportBudgets(t.Context(), &controlplane.BudgetReport{
@@ -217,7 +218,7 @@ func TestBudgets_BelieveNoClaimAboveWhatWasGranted(t *testing.T) {
 		require.NoError(t, err)
 		return got
 	}
-	state := func() controlplane.LinkBudget {
+	state := func() api.Budget {
 		t.Helper()
 		b, err := db.LinkBudget(t.Context(), l.Workspace, idOf(t, hand, "tickets"))
 		require.NoError(t, err)
@@ -225,13 +226,13 @@ func TestBudgets_BelieveNoClaimAboveWhatWasGranted(t *testing.T) {
 	}
 	all := budget.Account{Granted: 1_000_000, Spent: 1_000_000}
 	require.EqualValues(t, 1_000_000, report(account("tickets", 1, all, 0)).Excess)
-	require.Equal(t, controlplane.LinkBudget{Limit: 50, AtMost: 50}, state())
+	require.Equal(t, api.Budget{Limit: 50, AtMost: new(int64(50))}, state())
 
 	require.EqualValues(t, 5, report(account("tickets", 2, budget.Account{}, 5)).Grants[0].Granted)
 	got := report(account("tickets", 2, all, 5))
 	require.EqualValues(t, 1_000_000-5, got.Excess)
 	require.EqualValues(t, 5, got.Grants[0].Granted)
-	require.Equal(t, controlplane.LinkBudget{Limit: 50, Granted: 5, Spent: 5, AtMost: 50}, state())
+	require.Equal(t, api.Budget{Limit: 50, Granted: 5, Spent: 5, AtMost: new(int64(50))}, state())
 	require.Zero(t, report(account("tickets", 2, budget.Account{Granted: 5, Spent: 5}, 5)).Excess)
 }
 
@@ -288,7 +289,7 @@ func TestBudgets_KeepNoAccountThatWasGivenBack(t *testing.T) {
 	reports(t, db, "edge-a", account("tickets", 5, budget.Account{Granted: 2}, 0))
 	got, err := db.LinkBudget(t.Context(), waypost.DefaultWorkspace, idOf(t, hand, "tickets"))
 	require.NoError(t, err)
-	require.Equal(t, controlplane.LinkBudget{Limit: 9, Granted: 2, AtMost: 9}, got)
+	require.Equal(t, api.Budget{Limit: 9, Granted: 2, AtMost: new(int64(9))}, got)
 	reports(t, db, "edge-a", account("tickets", 4, budget.Account{Granted: 2}, 0))
 	require.EqualValues(t, 1, rows(), "nor does one of an account that ended")
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres/scoped"
 )
@@ -132,10 +133,10 @@ func (w wider) Scan(dest ...any) error { return w.Rows.Scan(append(dest, w.more.
 
 func (db *LinkStore) ListTags(
 	ctx context.Context, ws waypost.WorkspaceID, prefix, after string, limit int,
-) (tags []controlplane.TagCount, err error) {
+) (tags []api.TagCount, err error) {
 	err = db.pool.QueryIn(ctx, scoped.TenantOf(ws), `
 		SELECT tag, links FROM link_tag
 		WHERE `+scoped.OfWorkspace("workspace_id", "$1")+` AND tag > $2 AND tag >= $3 AND tag < $3 || repeat(chr(1114111), 2) ORDER BY tag LIMIT $4`,
-		[]any{ws, after, prefix, limit}, scoped.CollectWith(&tags, pgx.RowToStructByPos[controlplane.TagCount]))
+		[]any{ws, after, prefix, limit}, scoped.CollectWith(&tags, pgx.RowToStructByPos[api.TagCount]))
 	return tags, scoped.Classify("list tags", err)
 }

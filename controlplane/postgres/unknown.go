@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres/scoped"
 )
@@ -87,7 +88,7 @@ func (db *UnknownStore) CountUnknown(ctx context.Context, r *controlplane.Unknow
 	})
 }
 
-func (db *UnknownStore) Unknown(ctx context.Context, q *controlplane.UnknownQuery) (all []controlplane.UnknownAddress, err error) {
+func (db *UnknownStore) Unknown(ctx context.Context, q *controlplane.UnknownQuery) (all []api.UnknownAddress, err error) {
 	err = db.pool.QueryIn(ctx, scoped.TenantOf(q.Workspace), `
 		SELECT u.path, u.kind, sum(u.people)::bigint, sum(u.bots)::bigint, array_agg(u.day ORDER BY u.day),
 		       array_agg(u.people ORDER BY u.day), array_agg(u.bots ORDER BY u.day)
@@ -100,14 +101,16 @@ func (db *UnknownStore) Unknown(ctx context.Context, q *controlplane.UnknownQuer
 		            WHERE l.forward_path AND l.deleted_at IS NULL)
 		GROUP BY u.path, u.kind ORDER BY 3 DESC, 1 LIMIT $6`,
 		[]any{q.Workspace, q.Domain, q.From, q.To, waypost.UnknownVisitors, q.Limit},
-		scoped.CollectWith(&all, func(row pgx.CollectableRow) (a controlplane.UnknownAddress, err error) {
+		scoped.CollectWith(&all, func(row pgx.CollectableRow) (a api.UnknownAddress, err error) {
 			var days []time.Time
 			var people, bots []int64
-			if err = row.Scan(&a.Path, &a.Kind, &a.People, &a.Bots, &days, &people, &bots); err != nil {
+			var kind waypost.UnknownKind
+			if err = row.Scan(&a.Path, &kind, &a.People, &a.Bots, &days, &people, &bots); err != nil {
 				return a, err
 			}
+			a.Pattern = kind == waypost.LedByPattern
 			for i, day := range days {
-				a.Days = append(a.Days, controlplane.UnknownDay{Day: day, People: people[i], Bots: bots[i]})
+				a.Days = append(a.Days, api.UnknownDay{Day: day.Format(time.DateOnly), People: people[i], Bots: bots[i]})
 			}
 			return a, nil
 		}))

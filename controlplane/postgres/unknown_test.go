@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres"
 )
@@ -18,13 +19,13 @@ const unknownDomain = waypost.DomainID(101)
 // unknownDB is a database with a domain of workspace 20.
 func unknownDB(t *testing.T) (
 	db *postgres.DB, hand *pgx.Conn, day time.Time,
-	list func(ws waypost.WorkspaceID, domain waypost.DomainID, limit int) []controlplane.UnknownAddress,
+	list func(ws waypost.WorkspaceID, domain waypost.DomainID, limit int) []api.UnknownAddress,
 ) {
 	db, hand = open(t)
 	exec(t, hand, `INSERT INTO workspace (id, name, slug) VALUES (20, 'Shop', 'shop')`)
 	exec(t, hand, `INSERT INTO domain (id, workspace_id, host) VALUES (101, 20, 'shop.example')`)
 	day = time.Unix(int64(today(t, hand))*24*60*60, 0).UTC()
-	return db, hand, day, func(ws waypost.WorkspaceID, domain waypost.DomainID, limit int) []controlplane.UnknownAddress {
+	return db, hand, day, func(ws waypost.WorkspaceID, domain waypost.DomainID, limit int) []api.UnknownAddress {
 		all, err := db.Unknown(t.Context(), &controlplane.UnknownQuery{
 			Workspace: ws, Domain: domain, From: day.AddDate(0, 0, -3), To: day, Limit: limit,
 		})
@@ -61,9 +62,9 @@ func TestUnknown_IsShownAfterFiveVisitorsOfADay(t *testing.T) {
 	require.Empty(t, list(20, unknownDomain, 10), "one visitor asked two edges")
 	last := asked(unknownDomain, day, "hr", 1, 15)
 	count("b", 2, last, asked(unknownDomain, day, "vpn", 7, 6, 7, 8, 9, 10), asked(waypost.DefaultDomain, day, "shared", 5, 1, 2, 3, 4, 5))
-	want := []controlplane.UnknownAddress{
-		{Path: "hr", People: 9, Bots: 3, Days: []controlplane.UnknownDay{{Day: day, People: 9, Bots: 3}}},
-		{Path: "vpn", People: 7, Bots: 1, Days: []controlplane.UnknownDay{{Day: day, People: 7, Bots: 1}}},
+	want := []api.UnknownAddress{
+		{Path: "hr", People: 9, Bots: 3, Days: []api.UnknownDay{{Day: day.Format(time.DateOnly), People: 9, Bots: 3}}},
+		{Path: "vpn", People: 7, Bots: 1, Days: []api.UnknownDay{{Day: day.Format(time.DateOnly), People: 7, Bots: 1}}},
 	}
 	require.Equal(t, want, list(20, unknownDomain, 10))
 
@@ -77,7 +78,7 @@ func TestUnknown_IsShownAfterFiveVisitorsOfADay(t *testing.T) {
 
 	count("a", 2, asked(unknownDomain, before, "hr", 4, 1, 2, 3))
 	want[0].People, want[0].Bots = 15, 5
-	want[0].Days = append([]controlplane.UnknownDay{{Day: before, People: 6, Bots: 2}}, want[0].Days...)
+	want[0].Days = append([]api.UnknownDay{{Day: before.Format(time.DateOnly), People: 6, Bots: 2}}, want[0].Days...)
 	require.Equal(t, want, list(20, unknownDomain, 10))
 }
 
