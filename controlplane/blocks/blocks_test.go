@@ -267,7 +267,7 @@ func TestBlocks_OfAllAddressesHoldTogether(t *testing.T) {
 		return []int{s.answers(t, "", "phish"), s.answers(t, "", "bait"), s.answers(t, host, "HOOK")}
 	}
 	require.Equal(t, []int{302, 302, 302}, answers())
-	require.Equal(t, []string{host + "/hook", "/phish", "/bait"}, set(host, "HOOK", true, true))
+	require.Equal(t, []string{host + "/Hook", "/phish", "/bait"}, set(host, "HOOK", true, true))
 	require.Equal(t, []int{410, 410, 410}, answers())
 	_, _, err = s.Links.AddAlias(t.Context(), actor, "", "phish", controlplane.NewAlias{Code: "late"})
 	require.ErrorContains(t, err, "an operator blocks an address")
@@ -284,7 +284,7 @@ func TestBlocks_OfAllAddressesHoldTogether(t *testing.T) {
 	}
 	require.Equal(t, 3, noted)
 
-	require.Equal(t, []string{host + "/hook"}, set(host, "hook", false, false), "one address alone")
+	require.Equal(t, []string{host + "/Hook"}, set(host, "hook", false, false), "one address alone")
 	require.Equal(t, []int{410, 410, 302}, answers())
 	require.Equal(t, []string{"/phish", "/bait"}, set(host, "Hook", true, false), "an address without a block is skipped")
 	require.Equal(t, []int{302, 302, 302}, answers())

@@ -213,6 +213,7 @@ func TestWithoutWorkspacesATenantSeesNothingInAnyTable(t *testing.T) {
 		`INSERT INTO import (id, workspace_id, state, document) VALUES ('an-import-of-rows', 1, 'ready', '{}')`,
 		`INSERT INTO import_part VALUES ('an-import-of-rows', 1, 1, 0, sha256(''), '')`,
 		`INSERT INTO import_rows VALUES ('an-import-of-rows', false, 0, 1, '')`,
+		`INSERT INTO stats_view (workspace_id, name, query) VALUES (1, 'spring', 'tag=spring')`,
 	} {
 		exec(t, hand, sql)
 	}

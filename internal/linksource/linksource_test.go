@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -253,9 +254,9 @@ func TestWrite_WaitsAsTheAPIAsks(t *testing.T) {
 
 func TestWrite_HangingAPIsAreGivenUp(t *testing.T) {
 	done := make(chan struct{})
-	asked := 0
+	var asked atomic.Int64
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if asked++; asked > 3 { // tries, behind which it hangs in the middle of an answer
+		if asked.Add(1) > 3 { // tries, behind which it hangs in the middle of an answer
 			_, _ = io.WriteString(w, "{")
 			_ = http.NewResponseController(w).Flush()
 		}
