@@ -247,8 +247,8 @@ func (c *Client) exchange(ctx context.Context, method, path string, header http.
 }
 
 // copy sends a GET request, copies the body of a successful answer to a writer, and
-// returns the answer.
-func (c *Client) copy(ctx context.Context, path string, to io.Writer) (*http.Response, error) {
+// returns its headers, and those behind the body.
+func (c *Client) copy(ctx context.Context, path string, to io.Writer) (http.Header, error) {
 	req, err := c.request(ctx, http.MethodGet, path, nil, nil)
 	if err != nil {
 		return nil, err
@@ -265,7 +265,8 @@ func (c *Client) copy(ctx context.Context, path string, to io.Writer) (*http.Res
 	if err = errors.Join(err, resp.Body.Close()); err != nil {
 		return nil, fmt.Errorf("the answer of %s was cut off: %w", c.base, err)
 	}
-	return resp, nil
+	maps.Copy(resp.Header, resp.Trailer)
+	return resp.Header, nil
 }
 
 // unreachable reduces an error of net/http to its cause, and adds advice.

@@ -272,13 +272,9 @@ func (l Links) Export(ctx context.Context, f Filter, format string, raw bool, af
 	if raw {
 		query.Set("raw", "true")
 	}
-	resp, err := l.c.copy(ctx, api.PathLinks+"/export?"+query.Encode(), to)
+	ends, err := l.c.copy(ctx, api.PathLinks+"/export?"+query.Encode(), to)
 	if err != nil {
 		return Exported{}, err
-	}
-	ends := resp.Header
-	if ends.Get(api.HeaderLinks) == "" {
-		ends = resp.Trailer
 	}
 	links, err := strconv.Atoi(ends.Get(api.HeaderLinks))
 	if err != nil {

@@ -15,19 +15,26 @@ import (
 	"waypost/api/requestid"
 )
 
+// Answer is what the control plane answered.
+type Answer struct {
+	StatusCode int
+	Status     string // the code and its words
+	Body       []byte
+}
+
 // Send posts a value to a path of the control plane at base, a scheme and a host. It
-// returns the answer and at most limit bytes of its body, which is closed. With again,
-// the value is sent once more if an idle connection has ended.
+// returns the answer with at most limit bytes of its body. With again, the value is sent
+// once more if an idle connection has ended.
 func Send(
 	ctx context.Context, client *http.Client, base, path string, value any, limit int64, again bool,
-) (*http.Response, []byte, error) {
+) (Answer, error) {
 	body, err := json.Marshal(value)
 	if err != nil {
-		return nil, nil, fmt.Errorf("encode the request: %w", err)
+		return Answer{}, fmt.Errorf("encode the request: %w", err)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimRight(base, "/")+path, bytes.NewReader(body))
 	if err != nil {
-		return nil, nil, fmt.Errorf("make the request: %w", err)
+		return Answer{}, fmt.Errorf("make the request: %w", err)
 	}
 	req.Header.Set("Content-Type", "application/json")
 	if again {
@@ -36,11 +43,11 @@ func Send(
 	requestid.Mark(req)
 	res, err := client.Do(req)
 	if err != nil {
-		return nil, nil, err
+		return Answer{}, err
 	}
 	text, err := io.ReadAll(io.LimitReader(res.Body, limit))
 	if err = errors.Join(err, res.Body.Close()); err != nil {
-		return nil, nil, fmt.Errorf("read the answer: %w", err)
+		return Answer{}, fmt.Errorf("read the answer: %w", err)
 	}
-	return res, text, nil
+	return Answer{res.StatusCode, res.Status, text}, nil
 }

@@ -19,14 +19,14 @@ const (
 func (s *Store) exchange(ctx context.Context, report *api.EdgeBudgets) (answer api.EdgeGrants, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	res, text, err := edgepost.Send(ctx, s.cfg.Client, s.cfg.URL, api.PathEdgeBudgets, report, maxAnswer, true)
+	res, err := edgepost.Send(ctx, s.cfg.Client, s.cfg.URL, api.PathEdgeBudgets, report, maxAnswer, true)
 	if err != nil {
 		return answer, err
 	}
 	if res.StatusCode != http.StatusOK {
-		return answer, fmt.Errorf("the control plane answered %s: %.*q", res.Status, maxShown, text)
+		return answer, fmt.Errorf("the control plane answered %s: %.*q", res.Status, maxShown, res.Body)
 	}
-	if err := json.Unmarshal(text, &answer); err != nil {
+	if err := json.Unmarshal(res.Body, &answer); err != nil {
 		return answer, fmt.Errorf("the control plane's answer: %w", err)
 	}
 	if len(answer.Grants) != len(report.Accounts) {

@@ -156,19 +156,19 @@ func (cfg *Config) exchange(ctx context.Context, c *Credential) (role string, er
 	if cfg.Present != nil {
 		body.Previous = cfg.Present.Secret
 	}
-	res, text, err := edgepost.Send(ctx, cfg.Client, cfg.URL, replication.PathEnrol, body, maxFile, false)
+	res, err := edgepost.Send(ctx, cfg.Client, cfg.URL, replication.PathEnrol, body, maxFile, false)
 	if err != nil {
 		return "", err
 	}
 	if res.StatusCode == http.StatusOK {
 		var answer api.Enrolled
-		if err := json.Unmarshal(text, &answer); err != nil || answer.Node != c.Node {
+		if err := json.Unmarshal(res.Body, &answer); err != nil || answer.Node != c.Node {
 			return "", errors.New("the answer is not that of a control plane: is the URL right?")
 		}
 		return answer.Role, nil
 	}
 	var problem api.Problem
-	if err := json.Unmarshal(text, &problem); err != nil || problem.Detail == "" {
+	if err := json.Unmarshal(res.Body, &problem); err != nil || problem.Detail == "" {
 		problem.Detail = "no control plane that enrols edges: is the URL right, and its version not older?"
 	}
 	detail := strings.Trim(strconv.Quote(problem.Detail), `"`)

@@ -328,14 +328,14 @@ func (r *Reporter) send(ctx context.Context, at moment) (answer api.EdgeOrders, 
 
 // exchange posts a value as JSON to a path and returns the answer.
 func (r *Reporter) exchange(ctx context.Context, path string, what any) ([]byte, error) {
-	res, answer, err := edgepost.Send(ctx, r.client, r.cfg.URL, path, what, maxAnswer, false)
+	res, err := edgepost.Send(ctx, r.client, r.cfg.URL, path, what, maxAnswer, false)
 	if err != nil {
 		return nil, err
 	}
 	if res.StatusCode/100 != 2 {
 		return nil, &statusError{res.StatusCode, res.Status}
 	}
-	return answer, nil
+	return res.Body, nil
 }
 
 func (r *Reporter) report(at moment) api.EdgeReport {

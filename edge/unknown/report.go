@@ -100,9 +100,9 @@ func (r *Recorder) nextReport() *api.EdgeUnknown {
 func (r *Recorder) send(ctx context.Context, report *api.EdgeUnknown) error {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
-	res, text, err := edgepost.Send(ctx, r.cfg.Client, r.cfg.URL, api.PathEdgeUnknown, report, maxAnswer, false)
+	res, err := edgepost.Send(ctx, r.cfg.Client, r.cfg.URL, api.PathEdgeUnknown, report, maxAnswer, false)
 	if err == nil && res.StatusCode/100 != 2 {
-		err = fmt.Errorf("the control plane answered %s: %.200q", res.Status, text)
+		err = fmt.Errorf("the control plane answered %s: %.200q", res.Status, res.Body)
 	}
 	return err
 }
