@@ -15,7 +15,7 @@ import (
 	"waypost/api/requestid"
 )
 
-// Answer is what the control plane answered.
+// Answer holds an answer of the control plane.
 type Answer struct {
 	StatusCode int
 	Status     string // the code and its words
