@@ -21,8 +21,9 @@ import (
 // it, and then visitors try again.
 const prompt = 600 * time.Millisecond
 
-// plenty is a limit of which each edge gets a click ahead of need, also the last to ask.
-const plenty = 4*edges + edges - 1
+// plenty is a limit of which each edge gets a click ahead of need, also the last to ask,
+// and also while an edge that has restarted counts twice.
+const plenty = 4*(edges+1) + edges
 
 // Edges are near to the control plane and far from it. A quarter of the visits is to
 // links for one visitor each, a quarter to links for few visitors, and the others to
