@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,15 +84,8 @@ func domainTable(domains []client.Domain, width int) string {
 		if d.ExactPaths {
 			state += ", exact paths"
 		}
-		return []any{d.ID, d.Host, owner, state, d.Certificate.State, orNone(shortened(d.RootURL)), orNone(shortened(d.NotFoundURL))}
+		return []any{d.ID, d.Host, owner, state, d.Certificate.State, cmp.Or(shortened(d.RootURL), "-"), cmp.Or(shortened(d.NotFoundURL), "-")}
 	})
-}
-
-func orNone(url string) string {
-	if url == "" {
-		return "-"
-	}
-	return url
 }
 
 func (p domainsCommands) setCommand() *cobra.Command {

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -75,32 +74,22 @@ func (p domainsCommands) statusCommand() *cobra.Command {
 // describeDomain lays out a domain for people, with its owner's next steps.
 func describeDomain(d *client.Domain) string {
 	var b strings.Builder
-	line := func(name, value string) {
-		if value != "" {
-			_, _ = fmt.Fprintf(&b, "%-12s  %s\n", name, printable(value))
-		}
-	}
-	at := func(t *time.Time) string {
-		if t == nil {
-			return ""
-		}
-		return t.Format(time.RFC3339)
-	}
-	line("domain", d.Host)
-	line("id", strconv.FormatUint(uint64(d.ID), 10))
-	line("state", d.State)
-	line("certificate", d.Certificate.State)
-	line("valid until", at(d.Certificate.Until))
-	line("failed", d.Certificate.Error)
-	line("root", d.RootURL)
-	line("not found", d.NotFoundURL)
-	line("maintenance", d.MaintenanceURL)
+	field := fieldsTo(&b, 12)
+	field("domain", d.Host)
+	field("id", strconv.FormatUint(uint64(d.ID), 10))
+	field("state", d.State)
+	field("certificate", d.Certificate.State)
+	field("valid until", instant(d.Certificate.Until))
+	field("failed", d.Certificate.Error)
+	field("root", d.RootURL)
+	field("not found", d.NotFoundURL)
+	field("maintenance", d.MaintenanceURL)
 	if p := d.Proof; p != nil {
-		line("TXT record", p.RecordName)
-		line("its text", p.RecordValue)
-		line("looked for", at(p.CheckedAt))
-		line("missing since", at(p.UnprovedSince))
-		line("suspended at", at(p.SuspendedAt))
+		field("TXT record", p.RecordName)
+		field("its text", p.RecordValue)
+		field("looked for", instant(p.CheckedAt))
+		field("missing since", instant(p.UnprovedSince))
+		field("suspended at", instant(p.SuspendedAt))
 	}
 	if d.State == "pending" || d.State == "suspended" {
 		_, _ = fmt.Fprintf(&b, "\nIt is not served. Add the TXT record to DNS, then run `waypost domains verify %s`.\n", printable(d.Host))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,7 +54,7 @@ func (p keysCommands) listCommand() *cobra.Command {
 func keyTable(keys []client.Key, width int) string {
 	return tableOf("ID\tNAME\tKEY\tSCOPES\tOWNER\tEXPIRES\tLAST USED", keys, width, func(k *client.Key) []any {
 		return []any{
-			k.ID, k.Name, k.Prefix + "…", strings.Join(k.Scopes, ","), orNone(k.OwnerEmail), momentText(k.ExpiresAt), momentText(k.LastUsedAt),
+			k.ID, k.Name, k.Prefix + "…", strings.Join(k.Scopes, ","), cmp.Or(k.OwnerEmail, "-"), momentText(k.ExpiresAt), momentText(k.LastUsedAt),
 		}
 	})
 }

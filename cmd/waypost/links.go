@@ -38,59 +38,37 @@ Flags for times take 2030-12-31T23:59:59Z, 2030-12-31T23:59:59+01:00 or a day su
 func describe(l client.Link) string {
 	created := l.CreatedAt.Format(time.RFC3339)
 	if l.CreatedBy != "" {
-		created += " by " + printable(l.CreatedBy)
+		created += " by " + l.CreatedBy
 	}
-	expires, metadata := "never", string(l.Metadata)
-	if l.ExpiresAt != nil {
-		expires = l.ExpiresAt.Format(time.RFC3339)
-	}
-	validFrom, rules := "", ""
-	if l.ValidFrom != nil {
-		validFrom = l.ValidFrom.Format(time.RFC3339)
-	}
-	if len(l.Rules) > 0 {
-		rules = strconv.Itoa(len(l.Rules)) + ", see `waypost links rules`"
-	}
-	if metadata == "null" {
-		metadata = ""
-	}
-	type line struct {
-		name, value string
-		always      bool
-	}
-	lines := []line{
-		{"short URL", l.ShortURL, true},
-		{"domain", l.Domain, true},
-		{"aliases", aliasText(&l), false},
-		{"target", l.OriginalURL, true},
-		{"redirect", strconv.Itoa(l.RedirectStatus), true},
-		{"forwards", forwards(l), true},
-	}
-	for _, field := range linkfields.Details {
-		if text, ok := field.Link(&l).(*string); ok {
-			lines = append(lines, line{field.Name, printable(*text), false})
-		}
-	}
-	lines = append(lines, []line{
-		{"tags", printable(strings.Join(l.Tags, ", ")), false},
-		{"metadata", printable(metadata), false},
-		{"blocked", blockText(l.Blocked), false},
-		{"state", stateText(&l, time.Now()), true},
-		{"clicks", strconv.FormatInt(l.ClickCount, 10), true},
-		{"max clicks", budgetText(&l), false},
-		{"password", map[bool]string{true: "set"}[l.HasPassword], false},
-		{"confirm", map[bool]string{true: "visitors press a button first"}[l.Confirm], false},
-		{"created", created, true},
-		{"expires", expires, true},
-		{"valid from", validFrom, false},
-		{"expired URL", printable(l.ExpiredURL), false},
-		{"rules", rules, false},
-	}...)
 	var b strings.Builder
-	for _, field := range lines {
-		if field.always || field.value != "" {
-			_, _ = fmt.Fprintf(&b, "%-11s  %s\n", field.name, field.value)
+	field := fieldsTo(&b, 11)
+	field("short URL", l.ShortURL)
+	field("domain", l.Domain)
+	field("aliases", aliasText(&l))
+	field("target", l.OriginalURL)
+	field("redirect", strconv.Itoa(l.RedirectStatus))
+	field("forwards", forwards(l))
+	for _, detail := range linkfields.Details {
+		if text, ok := detail.Link(&l).(*string); ok {
+			field(detail.Name, *text)
 		}
+	}
+	field("tags", strings.Join(l.Tags, ", "))
+	if metadata := string(l.Metadata); metadata != "null" {
+		field("metadata", metadata)
+	}
+	field("blocked", blockText(l.Blocked))
+	field("state", stateText(&l, time.Now()))
+	field("clicks", strconv.FormatInt(l.ClickCount, 10))
+	field("max clicks", budgetText(&l))
+	field("password", map[bool]string{true: "set"}[l.HasPassword])
+	field("confirm", map[bool]string{true: "visitors press a button first"}[l.Confirm])
+	field("created", created)
+	field("expires", cmp.Or(instant(l.ExpiresAt), "never"))
+	field("valid from", instant(l.ValidFrom))
+	field("expired URL", l.ExpiredURL)
+	if len(l.Rules) > 0 {
+		field("rules", strconv.Itoa(len(l.Rules))+", see `waypost links rules`")
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }

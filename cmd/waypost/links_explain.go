@@ -72,11 +72,7 @@ target is another: try a pattern before you create it.`,
 // explanationText lays out an explanation for people.
 func explanationText(e *client.Explanation, width int) string {
 	var b strings.Builder
-	field := func(name, value string) {
-		if value != "" {
-			_, _ = fmt.Fprintf(&b, "%-11s  %s\n", name, printable(value))
-		}
-	}
+	field := fieldsTo(&b, 11)
 	f, r := &e.Facts, &e.Result
 	reads := map[string]bool{}
 	for _, name := range f.Read {

@@ -193,9 +193,7 @@ func (p linksCommands) tagsCommand() *cobra.Command {
 				}
 				tags = append(tags, page...)
 			}
-			if len(tags) == 0 {
-				text = "no tags"
-			} else {
+			if text = "no tags"; len(tags) > 0 {
 				text = tableOf("LINKS\tTAG", tags, p.width(), func(t *client.TagCount) []any { return []any{t.Links, t.Tag} })
 			}
 			return text, map[string]any{"tags": tags}, nil

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -238,7 +239,8 @@ func whoText(base string, me *client.Me) string {
 			where += " as " + me.Workspace.Role
 		}
 	}
-	text := fmt.Sprintf("server     %s\nyou are    %s\nworkspace  %s\nmay        %s", base, printable(who), printable(where), orNone(strings.Join(me.Scopes, ", ")))
+	text := fmt.Sprintf("server     %s\nyou are    %s\nworkspace  %s\nmay        %s",
+		base, printable(who), printable(where), cmp.Or(strings.Join(me.Scopes, ", "), "-"))
 	var others []string
 	for _, a := range me.Workspaces {
 		others = append(others, fmt.Sprintf("%s (%s)", a.Slug, a.Role))

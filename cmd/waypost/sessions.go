@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,7 +38,7 @@ func sessionTable(all *client.Sessions, width int) string {
 		if s.Current {
 			program = "(this one) " + program
 		}
-		return []any{s.ID, s.CreatedAt.Local().Format(time.DateTime), s.LastUsedAt.Local().Format(time.DateTime), orNone(s.Address), program}
+		return []any{s.ID, s.CreatedAt.Local().Format(time.DateTime), s.LastUsedAt.Local().Format(time.DateTime), cmp.Or(s.Address, "-"), program}
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"golang.org/x/term"
@@ -35,6 +36,24 @@ func tableOf[T any](header string, items []T, width int, cells func(item *T) []a
 		rows = append(rows, row)
 	}
 	return tabulate(rows, width)
+}
+
+// fieldsTo returns a function that writes a name, in a column of that width, and a value
+// on a line of their own, unless the value is empty.
+func fieldsTo(b *strings.Builder, width int) func(name, value string) {
+	return func(name, value string) {
+		if value != "" {
+			_, _ = fmt.Fprintf(b, "%-*s  %s\n", width, name, printable(value))
+		}
+	}
+}
+
+// instant returns a time for a field, "" for nil.
+func instant(t *time.Time) string {
+	if t == nil {
+		return ""
+	}
+	return t.Format(time.RFC3339)
 }
 
 // leastColumn is the width below which no column is shortened.
