@@ -48,6 +48,8 @@ type batcher struct {
 
 	// The goroutine's own:
 	failing     bool // a batch or a compacted segment could not be made, and none was since
+	recent      rate // of segments
+	most        peak
 	dropsLogged uint64
 	loggedAt    time.Time
 }
@@ -55,7 +57,7 @@ type batcher struct {
 func newBatcher(b *base, c *catalog, r *retention, s *spares, rec *recorder) (*batcher, error) {
 	out := &batcher{
 		base: b, catalog: c, retention: r, spares: s, recorder: rec,
-		pace: pacer.Pacer{Stop: b.stop},
+		pace: pacer.Pacer{Stop: b.stop}, recent: rate{began: time.Now()},
 	}
 	var err error
 	if out.packer, err = newPacker(&out.pace); err != nil {
@@ -107,7 +109,9 @@ func (b *batcher) flush(due bool) {
 	}
 	b.mu.Unlock()
 	if due {
-		b.logDrops(time.Now())
+		now := time.Now()
+		b.spares.keepReusable(min(int(b.most.of(b.recent.of(b.spares.takes.Load(), now), now, b.cfg.reuseFor)), cap(b.spares.ready)))
+		b.logDrops(now)
 	}
 	switch {
 	case err != nil:

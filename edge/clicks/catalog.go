@@ -69,6 +69,7 @@ func (s *stream) checkpoint() checkpoint {
 // click is recorded, and never held over work of the disk.
 type catalog struct {
 	*base
+	spares   *spares
 	recorder *recorder
 	current  *stream // set once, before the goroutines start
 
@@ -218,6 +219,9 @@ func (c *catalog) retireSegment(s *stream, seg *segment) {
 		c.log.Error("cannot write the memory of a segment", "segment", seg.name.String())
 	}
 	s.segments = slices.DeleteFunc(s.segments, func(o *segment) bool { return o == seg })
+	if s == c.current && c.spares.offer(seg) {
+		return
+	}
 	c.leave(s, "cannot remove a segment of the click journal", func() error {
 		if seg.damaged {
 			return errors.Join(seg.unmap(), seg.file.Close(), c.quarantine(seg.name.String()))

@@ -74,7 +74,7 @@ func (l *ledger) clickSome(t *testing.T, j *clicks.Journal, from, to, n, links i
 func awaitFolds(t *testing.T, j *clicks.Journal, cfg clicks.Config) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		return len(files(t, cfg.Dir, "segment")) <= cfg.Shards+j.Spares()
+		return len(files(t, cfg.Dir, "segment")) <= cfg.Shards+j.Spares()+j.Reusable()
 	}, 60*time.Second, time.Millisecond)
 }
 

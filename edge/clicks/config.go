@@ -73,6 +73,7 @@ type Config struct {
 	packBatches int   // acknowledged batches in a pack
 	packBytes   int64 // of them
 	exactBytes  int64 // that compacted segments may take while clicks have their time
+	reuseFor    time.Duration
 }
 
 // disk holds the operations that tests let fail or hang.
@@ -109,6 +110,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.packBatches == 0 {
 		c.packBatches = int(failpoint.Number("batches of a pack", packBatches))
+	}
+	if c.reuseFor == 0 {
+		c.reuseFor = reuseFor
 	}
 	if c.disk.allocate == nil {
 		c.disk.allocate = allocate

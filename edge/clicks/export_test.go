@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"hash/maphash"
 	"os"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -43,6 +44,9 @@ func ToPack(sizes []int64, batches int, bytes int64) (numbers []uint64) {
 // SetAllocate lets the disk be full.
 func (c *Config) SetAllocate(allocate func(*os.File, int64) error) { c.disk.allocate = allocate }
 
+// SetReuseFor lets segments be kept to be used again for another time.
+func (c *Config) SetReuseFor(d time.Duration) { c.reuseFor = d }
+
 // TryRecord records a click, or reports that it would be dropped.
 func (j *Journal) TryRecord(domain waypost.DomainID, code []byte, at int64) bool {
 	return j.recorder.record(&waypost.Click{Domain: domain, Code: code, At: at})
@@ -77,6 +81,19 @@ func AppendClick(b []byte, c waypost.Click) []byte {
 	return b
 }
 
+// AppendNumbered is AppendRecord to a segment of some number.
+func AppendNumbered(b []byte, code string, number uint32) []byte {
+	return AppendNumberedClick(b, waypost.Click{Domain: 1, Code: []byte(code), At: 1}, number)
+}
+
+// AppendNumberedClick is AppendNumbered of any click.
+func AppendNumberedClick(b []byte, c waypost.Click, number uint32) []byte {
+	size := recordSize(&c, 0)
+	b = append(b, make([]byte, size)...)
+	putRecord(b[len(b)-size:], &c, number, 0)
+	return b
+}
+
 // AppendReference is AppendClick of one whose texts are elsewhere.
 func AppendReference(b []byte, c waypost.Click, where uint32) []byte {
 	size := recordSize(&c, where)
@@ -97,7 +114,7 @@ func Meets(c, other waypost.Click) bool {
 
 // WalkFile returns the clicks in a file from a place on, as they are told to an Audience.
 func WalkFile(file []byte, from int64) (all []waypost.Click) {
-	s := scanOf(bytes.NewReader(file), make([]byte, int64(len(file))-from), from)
+	s := scanOf(bytes.NewReader(file), make([]byte, int64(len(file))-from), from, 0)
 	for {
 		r, ok := s.record()
 		if !ok {
@@ -107,6 +124,13 @@ func WalkFile(file []byte, from int64) (all []waypost.Click) {
 		all = append(all, r)
 		s.accept()
 	}
+}
+
+// SegmentHead returns what a segment of a number begins with, of the boot in the name of
+// another.
+func SegmentHead(file, node string, number uint64) []byte {
+	n, _ := parseName(file)
+	return encodeSegmentHead(n.boot.id, node, number)
 }
 
 // ReadClick reads the record with which b begins.
@@ -240,6 +264,9 @@ func Unpack(b []byte, seq uint64) ([]byte, error) { return unpack(b, name{}, seq
 
 // Spares counts the ready segments.
 func (j *Journal) Spares() int { return len(j.spares.ready) }
+
+// Reusable counts the segments that wait to be reused.
+func (j *Journal) Reusable() int { return j.spares.reusable() }
 
 // Recorded is the number of clicks recorded.
 func (j *Journal) Recorded() uint64 { return j.recorder.recorded() }

@@ -39,7 +39,7 @@ func (b *batcher) gather(seg *segment) gathered {
 		return g
 	}
 	b.buf = slices.Grow(b.buf[:0], int(g.end-seg.covered))
-	walk := scanOf(seg.file, b.buf[:g.end-seg.covered], seg.covered)
+	walk := scanOf(seg.file, b.buf[:g.end-seg.covered], seg.covered, seg.number)
 	for {
 		r, ok := walk.record()
 		if !ok {

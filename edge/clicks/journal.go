@@ -99,7 +99,7 @@ func newJournal(cfg Config) (*Journal, error) {
 	}
 	j.spares = newSpares(b)
 	j.recorder = newRecorder(b, j.spares)
-	j.catalog = &catalog{base: b, recorder: j.recorder}
+	j.catalog = &catalog{base: b, spares: j.spares, recorder: j.recorder}
 	j.retention = &retention{base: b, catalog: j.catalog}
 	j.spares.catalog, j.spares.retention = j.catalog, j.retention
 	if j.batcher, err = newBatcher(b, j.catalog, j.retention, j.spares, j.recorder); err != nil {
@@ -156,6 +156,7 @@ func (j *Journal) sealNow() error {
 	j.work.Wait()
 	j.catalog.sealCurrent()
 	err := j.batcher.advanceNow(true)
+	j.spares.keepReusable(0)
 	if err != nil {
 		j.batcher.syncSegments(true)
 		err = fmt.Errorf("seal the click journal: %w", err)

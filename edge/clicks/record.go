@@ -19,7 +19,7 @@ import (
 //	 7  length of the code
 //	 8  time of the click, Unix milliseconds, 6 bytes
 //	14  rule and variant, 1 byte each
-//	16  number of the segment, modulo 1<<32, by which profiles are remembered
+//	16  number of the segment, modulo 1<<32
 //	20  domain
 //	24  the visitor's address, sealed: 16 bytes
 //	40  length of the user agent, of the referrer and of the utm parameters, 10 bits
@@ -33,7 +33,8 @@ import (
 // are room for later fields: the checksum includes them, and readers that do not know
 // them skip them. Records begin at multiples of 8, so that the next one can be found
 // after a broken one. Fields do not cross multiples of 8, so that the checksum reads
-// just-written words without waiting for memory.
+// just-written words without waiting for memory. A record with the number of another
+// segment is stale, from before the file was reused, and does not count.
 const (
 	recordVersion = 1
 	recordRule    = 14
@@ -179,6 +180,12 @@ func lengthsIn(b []byte) textLengths {
 }
 
 func whereIn(b []byte) uint32 { return binary.LittleEndian.Uint32(b[recordWhere:]) }
+
+// staleRecord reports whether a record was written to the file when it was another
+// segment.
+func staleRecord(b []byte, number uint32) bool {
+	return binary.LittleEndian.Uint32(b[recordNumber:]) != number
+}
 
 // visitorOf returns the bytes of a record that its profile depends on: rule, variant and
 // the description of the visitor. Within a segment, the place of the texts identifies

@@ -212,6 +212,7 @@ func TestRecord_ReferenceToWhatIsNoRecordWithTextsGivesNone(t *testing.T) {
 	require.Empty(t, last(1<<31, whole).Agent, "behind the end")
 	require.Empty(t, last(128, func(b []byte) []byte { return append(b, make([]byte, 200)...) }).Agent, "nothing")
 	require.Empty(t, last(128, func(b []byte) []byte { return clicks.AppendReference(b, sound, 128) }).Agent, "another reference")
+	require.Empty(t, last(128, func(b []byte) []byte { return clicks.AppendNumberedClick(b, sound, 7) }).Agent, "what is left of another segment")
 	other := sound
 	other.Agent = agent[:20]
 	require.Empty(t, last(128, func(b []byte) []byte { return clicks.AppendClick(b, other) }).Agent, "texts of other lengths")

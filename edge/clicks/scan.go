@@ -10,25 +10,30 @@ import (
 // scan walks over the records in a part of a segment. It skips bytes that are no record,
 // and notes them.
 type scan struct {
-	buf  []byte
-	base int64 // where in the file buf begins
+	buf    []byte
+	number uint32 // of the segment
+	base   int64  // where in the file buf begins
 
 	file   io.ReaderAt             // has the bytes before and after; nil: all are in buf
 	read   int                     // bytes of buf that are read
 	err    error                   // of the file
 	before map[int64]waypost.Click // texts of records before buf, by their places
 
-	next int  // where to look
-	end  int  // behind the last record
-	torn int  // behind the last byte after end that is not zero
-	hole bool // a record followed bytes that are no record
-	junk bool // there were bytes that are no record
+	next  int  // where to look
+	end   int  // behind the last record
+	torn  int  // behind the last byte after end that is neither zero nor a stale record's
+	hole  bool // a record followed bytes that are no record
+	junk  bool // there were bytes that are no record
+	stale bool // there were records of an earlier use of the file
+
+	piece, pieceEnd int  // the last piece of junk
+	large           bool // some piece was larger than a record
 }
 
 // scanOf walks over a part of a file, and reads it as needed, so that each piece is still
 // in the processor's cache when its records are read.
-func scanOf(file io.ReaderAt, buf []byte, base int64) scan {
-	return scan{buf: buf, base: base, file: file}
+func scanOf(file io.ReaderAt, buf []byte, base int64, number uint32) scan {
+	return scan{buf: buf, number: number, base: base, file: file}
 }
 
 // fill reads further, so that a record that begins at next is in buf as a whole.
@@ -56,12 +61,27 @@ func (s *scan) record() (record, bool) {
 			continue
 		}
 		if r, size := getRecord(s.buf[s.next:]); size > 0 {
-			return r, true
+			if !staleRecord(s.buf[s.next:], s.number) {
+				return r, true
+			}
+			s.stale = true
+			s.next += size - recordAlign
+			continue
 		}
 		s.torn, s.junk = s.next+recordAlign, true
+		s.addPiece(s.torn)
 	}
 	s.next = len(s.buf)
 	return record{}, false
+}
+
+// addPiece notes junk that ends at end.
+func (s *scan) addPiece(end int) {
+	if s.pieceEnd != end-recordAlign {
+		s.piece = end - recordAlign
+	}
+	s.pieceEnd = end
+	s.large = s.large || s.pieceEnd-s.piece > maxRecord
 }
 
 // who returns the bytes of the current record that describe the visitor.
@@ -78,7 +98,14 @@ func (s *scan) accept() {
 func (s *scan) tail() int { return max(s.torn-s.end, 0) }
 
 // cut reports whether the bytes behind the last record may be one that a crash cut off.
-func (s *scan) cut() bool { return s.tail() > 0 && s.tail() <= maxRecord }
+// After a power cut, pages of an earlier use of the file may be among the others, with
+// pieces of records at their ends.
+func (s *scan) cut() bool {
+	return s.tail() > 0 && (s.tail() <= maxRecord || s.stale && !s.large)
+}
+
+// damaged reports whether there is junk that no crash leaves.
+func (s *scan) damaged() bool { return s.junk && (!s.stale || s.large) }
 
 // textsOf sets the texts of a click that an earlier record has, if the current record
 // says so. If that one cannot be read, the click has no texts, and counts without a
@@ -94,14 +121,14 @@ func (s *scan) textsOf(c *waypost.Click) {
 		return
 	}
 	if in := at - s.base; in >= 0 {
-		setTexts(c, textsIn(s.buf[in:s.next]), want)
+		setTexts(c, s.textsIn(s.buf[in:s.next]), want)
 		return
 	}
 	known, ok := s.before[at]
 	if !ok && s.file != nil {
 		b := make([]byte, min(maxRecord, s.base-at))
 		if n, err := s.file.ReadAt(b, at); err == nil || err == io.EOF {
-			known = textsIn(b[:n])
+			known = s.textsIn(b[:n])
 		}
 		if s.before == nil {
 			s.before = make(map[int64]waypost.Click)
@@ -119,10 +146,11 @@ func setTexts(c *waypost.Click, of waypost.Click, want textLengths) {
 	}
 }
 
-// textsIn returns the record at the beginning of b, if it has its texts itself.
-func textsIn(b []byte) (r waypost.Click) {
+// textsIn returns the record at the beginning of b, if it has its texts itself and is of
+// this segment.
+func (s *scan) textsIn(b []byte) (r waypost.Click) {
 	r, size := getRecord(b)
-	if size == 0 || whereIn(b) != 0 {
+	if size == 0 || staleRecord(b, s.number) || whereIn(b) != 0 {
 		return waypost.Click{}
 	}
 	return r

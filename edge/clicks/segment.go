@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"hash/maphash"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"sync/atomic"
 
@@ -26,6 +27,16 @@ import (
 //	124  CRC-32C of all that
 //
 // and continues with records from 128 on. Bytes that are not written yet are zero.
+//
+// Once all clicks of a file are in batches, the file is reused: its space is allocated,
+// and its pages are mapped and need no writeback before they are written again. A new
+// file would cost the redirects a page fault for each page, and its removal the same
+// again.
+//
+// An old click is never read as a new one. A file takes a temporary name before anything
+// in it changes. After a kill, its memory is as it was zeroed and written since. After a
+// power cut it may have any page of any of its uses; but each record has the number of
+// its segment, and counts in that one only.
 const (
 	segmentMagic   = "WPCLICKS"
 	segmentVersion = 1
@@ -88,7 +99,6 @@ func createSegment(d *directory, boot bootName, node string, number uint64, size
 	if err != nil {
 		return nil, errors.Join(os.NewSyscallError("mmap", err), file.Close(), d.remove(s.name.String()))
 	}
-	_ = unix.Madvise(s.mem, unix.MADV_POPULATE_WRITE) // otherwise clicks wait for page faults; before Linux 5.14 they do
 	return s, nil
 }
 
@@ -136,14 +146,16 @@ func encodeSegmentHead(boot waypost.BootID, node string, number uint64) []byte {
 	return b
 }
 
-// decodeSegmentHead returns the node, if the head fits the file's name.
+// decodeSegmentHead returns the node, if the head fits the file's name, or an earlier use
+// of the file, which a power cut may have left.
 func decodeSegmentHead(b []byte, n name) (node string, err error) {
-	length := int(b[40])
-	if length > waypost.MaxNodeLength {
+	length, number := int(b[40]), binary.LittleEndian.Uint64(b[32:])
+	if number == 0 || number > n.n || length > waypost.MaxNodeLength ||
+		binary.LittleEndian.Uint32(b[124:]) != crc32.Checksum(b[:124], castagnoli) {
 		return "", errSegmentHead
 	}
 	node = string(b[41 : 41+length])
-	if string(encodeSegmentHead(n.boot.id, node, n.n)) != string(b) || !waypost.ValidNode(node) {
+	if string(encodeSegmentHead(n.boot.id, node, number)) != string(b) || !waypost.ValidNode(node) {
 		return "", errSegmentHead
 	}
 	return node, nil
@@ -190,11 +202,11 @@ func (s *segment) junkBefore(end int64) bool {
 	if _, err := s.file.ReadAt(buf, segmentHead); err != nil {
 		return true
 	}
-	walk, between := scan{buf: buf}, false
+	walk, between := scan{buf: buf, number: s.number}, false
 	for {
 		_, ok := walk.record()
 		if !ok {
-			return walk.junk && (between || !walk.cut())
+			return walk.damaged() && (between || !walk.cut())
 		}
 		between = walk.junk
 		walk.accept()
@@ -211,10 +223,68 @@ func (s *segment) unmap() error {
 	return os.NewSyscallError("munmap", unix.Munmap(mem))
 }
 
+var errMemory = errors.New("the memory of a segment cannot be written")
+
 // isFault reports whether a panic is that memory could not be written.
 func isFault(p any) bool {
 	_, fault := p.(interface{ Addr() uintptr })
 	return fault
+}
+
+// reuse makes a new segment of the file of a finished one. If it fails, the file is
+// removed.
+func (d *directory) reuse(old *segment, node string, number uint64) (*segment, error) {
+	s := newSegment(old.name.boot, number, old.size)
+	making, file := temporary+s.name.String(), s.name.String()
+	failpoint.Hit("remove segment: begun")
+	err := d.rename(old.name.String(), making)
+	failpoint.Hit("remove segment: done")
+	if err != nil {
+		return nil, errors.Join(err, d.discard(old))
+	}
+	// Opened again, so that errors show its current name.
+	s.file, err = os.OpenFile(d.path(making), os.O_RDWR, 0)
+	if err != nil {
+		return nil, errors.Join(err, d.remove(making), old.unmap(), old.file.Close())
+	}
+	s.mem, old.mem = old.mem, nil
+	if err = old.file.Close(); err == nil {
+		err = s.clear(old.tail.Load(), encodeSegmentHead(s.name.boot.id, node, number))
+	}
+	if err == nil {
+		failpoint.Hit("make segment: written")
+		failpoint.Hit("make segment: synced") // no sync is needed
+		err = d.rename(making, file)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.unmap(), s.file.Close(), d.remove(making))
+	}
+	failpoint.Hit("make segment: renamed")
+	if err = d.sync(); err != nil {
+		return nil, errors.Join(err, s.unmap(), s.file.Close(), d.remove(file))
+	}
+	failpoint.Hit("make segment: durable")
+	return s, nil
+}
+
+// clear empties the memory of a segment.
+func (s *segment) clear(tail int64, head []byte) (err error) {
+	const step = 64 << 10 // yields to the garbage collector and to redirects in between
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if p := recover(); p != nil {
+			if !isFault(p) {
+				panic(p)
+			}
+			err = errMemory
+		}
+	}()
+	for used := s.mem[:tail]; len(used) > 0; used = used[min(step, len(used)):] {
+		clear(used[:min(step, len(used))])
+		runtime.Gosched()
+	}
+	copy(s.mem, head)
+	return nil
 }
 
 // discard removes a finished segment.
