@@ -68,7 +68,8 @@ func (s *Clicks) SaveView(ctx context.Context, actor Actor, name, query string) 
 	if strings.ContainsFunc(query, func(c rune) bool { return c <= ' ' || c > '~' }) {
 		return v, waypost.Errorf(waypost.EInvalid, "query must be the part of an address after the question mark, with escapes")
 	}
-	return v, s.addView(ctx, actor, &v, nil)
+	err := s.addView(ctx, actor, &v, nil)
+	return v, err
 }
 
 // PublishView makes a public view of the statistics of a link on its last days, and
@@ -90,7 +91,8 @@ func (s *Clicks) PublishView(
 	_, _ = rand.Read(random[:]) // never fails
 	secret := base64.RawURLEncoding.EncodeToString(random[:])
 	hash := sha256.Sum256([]byte(secret))
-	return v, secret, s.addView(ctx, actor, &v, hash[:])
+	err = s.addView(ctx, actor, &v, hash[:])
+	return v, secret, err
 }
 
 func (s *Clicks) addView(ctx context.Context, actor Actor, v *View, hash []byte) error {

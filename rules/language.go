@@ -241,6 +241,19 @@ func (l *Languages) Match(want Language) bool {
 	return false
 }
 
+var (
+	german, _  = ParseLanguage("de")
+	english, _ = ParseLanguage("en")
+)
+
+// PrefersGerman reports whether an Accept-Language header prefers German to English, for
+// pages that are in these two languages.
+func PrefersGerman(header []byte) bool {
+	var l Languages
+	l.Parse(header)
+	return l.Match(german) && !l.Match(english)
+}
+
 func letterAt(text []byte, i int) bool {
 	return i < len(text) && 'a' <= text[i]|0x20 && text[i]|0x20 <= 'z'
 }

@@ -76,11 +76,7 @@ type publicRow struct {
 
 func (p *publicPage) respond(w http.ResponseWriter, r *http.Request) {
 	words := publicWords[0]
-	var asked rules.Languages
-	asked.Parse([]byte(r.Header.Get("Accept-Language")))
-	german, _ := rules.ParseLanguage("de")
-	english, _ := rules.ParseLanguage("en")
-	if asked.Match(german) && !asked.Match(english) {
+	if rules.PrefersGerman([]byte(r.Header.Get("Accept-Language"))) {
 		words = publicWords[1]
 	}
 	grouped := func(n int64) string {

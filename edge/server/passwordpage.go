@@ -18,7 +18,7 @@ import (
 // password it is 403.
 func (s *Server) sendForm(ctx *fasthttp.RequestCtx, c *conn, res *waypost.Resolution, status int) {
 	pages, confirm := &passwordPages.english, confirmPages.english
-	if wantsGerman(ctx.Request.Header.Peek(fasthttp.HeaderAcceptLanguage)) {
+	if rules.PrefersGerman(ctx.Request.Header.Peek(fasthttp.HeaderAcceptLanguage)) {
 		pages, confirm = &passwordPages.german, confirmPages.german
 	}
 	body := (*pages)[status]
@@ -35,18 +35,6 @@ func (s *Server) sendForm(ctx *fasthttp.RequestCtx, c *conn, res *waypost.Resolu
 	ctx.Response.Header.Set("Vary", fasthttp.HeaderAcceptLanguage)
 	ctx.Response.Header.SetCanonical(headerPolicy, formPolicy)
 }
-
-// wantsGerman reports whether a visitor prefers German to English.
-func wantsGerman(header []byte) bool {
-	var l rules.Languages
-	l.Parse(header)
-	return l.Match(german) && !l.Match(english)
-}
-
-var (
-	german, _  = rules.ParseLanguage("de")
-	english, _ = rules.ParseLanguage("en")
-)
 
 // passwordText holds the words of the page in one language.
 type passwordText struct {

@@ -138,7 +138,7 @@ func TestWantsGerman_ByThePreferredLanguage(t *testing.T) {
 	for header, want := range map[string]bool{
 		"": false, "de": true, "de-AT,de;q=0.9,en;q=0.8": true, "en-US,en;q=0.9,de;q=0.8": false, "de,en": false, "fr": false,
 	} {
-		require.Equal(t, want, wantsGerman([]byte(header)), header)
+		require.Equal(t, want, rules.PrefersGerman([]byte(header)), header)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -148,10 +149,11 @@ func setHasPassword(d *draft, v value) (err error) {
 	return err
 }
 
-// isHash reports whether a text is written as hashes of passwords are.
-func isHash(s string) bool {
-	return len(s) > 20 && strings.HasPrefix(s, "$") && strings.Count(s, "$") >= 3
-}
+// hashForm matches hashes of passwords: $2b$10$…, {SSHA}…, pbkdf2:sha256:600000$….
+var hashForm = regexp.MustCompile(`^(\$[0-9a-z-]+\$|\{[A-Z0-9-]{3,}\}|(argon2|bcrypt|md5|pbkdf2|scrypt|sha[0-9]+)[a-z0-9_:]*\$)`)
+
+// isHash reports whether a text is written as a hash of a password, or cut off from one.
+func isHash(s string) bool { return hashForm.MatchString(strings.TrimSpace(s)) }
 
 func setPassword(d *draft, v value) error {
 	if isHash(v.text) {

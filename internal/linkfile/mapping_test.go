@@ -150,6 +150,8 @@ func TestMapper_KeepsTheHashesThatEdgesCompute(t *testing.T) {
 	for _, column := range []string{"password", "password_hash", "has_password"} {
 		for hash, why := range map[string]string{
 			argon: "", bcrypt: "", strings.Replace(bcrypt, "12", "13", 1): "cost 13", "$6$rounds=5000$saltsalt$abcdefghijklm": "cannot come along",
+			bcrypt[:20]: "cannot come along", "$1$salt$hash": "cannot come along", "{SSHA}c2FsdA==": "cannot come along",
+			"pbkdf2:sha256:600000$salt$hash": "cannot come along", "pbkdf2_sha256$600000$salt$hash": "cannot come along",
 		} {
 			links, refused := linksOf(t, "url;"+column+"\nhttps://example.com;"+hash+"\n", linkfile.Options{})
 			if why != "" {
@@ -164,9 +166,11 @@ func TestMapper_KeepsTheHashesThatEdgesCompute(t *testing.T) {
 	}
 	_, refused := linksOf(t, "url,password_hash\nhttps://example.com,5f4dcc3b\n", linkfile.Options{})
 	require.Len(t, refused, 1)
-	links, refused := linksOf(t, "url,password,password_hash\nhttps://example.com,5f4dcc3b,\n", linkfile.Options{})
-	require.Empty(t, refused)
-	require.Equal(t, "5f4dcc3b", links[0].Password)
+	for _, plain := range []string{"5f4dcc3b", "pa$$word$1", "$5 off", "{a}"} {
+		links, refused := linksOf(t, "url,password,password_hash\nhttps://example.com,"+plain+",\n", linkfile.Options{})
+		require.Empty(t, refused)
+		require.Equal(t, plain, links[0].Password)
+	}
 }
 
 func TestMapper_LimitsLoseTheClicksThatAreUsed(t *testing.T) {
