@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -16,33 +19,23 @@ import (
 	"waypost/replication/replicationtest"
 )
 
-// gauged is a source that counts its readings of slots under way and notes their ranges.
+// gauged is a source that counts its readings of slots under way, and notes where they
+// begin.
 type gauged struct {
 	*replicationtest.Source
-	mu          sync.Mutex
-	now, most   int
-	hold        chan struct{} // closed once most readings are under way; nil: none waits
-	awaited     int
-	first, last []int
+	mu        sync.Mutex
+	now, most int
+	first     []int
 }
 
 func (s *gauged) Snapshot(ctx context.Context, first, last uint16, visit func([]byte) error) (replication.Head, error) {
 	s.mu.Lock()
-	s.first, s.last = append(s.first, int(first)), append(s.last, int(last))
+	s.first = append(s.first, int(first))
 	s.now++
-	if s.most = max(s.most, s.now); s.hold != nil && s.now == s.awaited {
-		close(s.hold)
-		s.awaited = -1
-	}
+	s.most = max(s.most, s.now)
 	s.mu.Unlock()
 	defer func() { s.mu.Lock(); s.now--; s.mu.Unlock() }()
-	if s.hold != nil {
-		select {
-		case <-s.hold:
-		case <-ctx.Done():
-			return replication.Head{}, ctx.Err()
-		}
-	}
+	time.Sleep(time.Millisecond)
 	return s.Source.Snapshot(ctx, first, last, visit)
 }
 
@@ -56,18 +49,45 @@ func linksOf(n int) *replicationtest.Source {
 	return s
 }
 
-func TestTwoRangesOfASnapshotAreReadAtOnceWhileThereIsRoom(t *testing.T) {
-	for atOnce, most := range map[int]int{1: 1, 4: 2} {
-		bubble(t, func(t *testing.T) {
-			s := &gauged{Source: linksOf(100), hold: make(chan struct{}), awaited: most}
-			w := newWorld(t, func(c *replication.ServerConfig) { c.Source, c.MaxSnapshots = s, atOnce })
-			w.source = s.Source
-			follow(t, w.network, nil).requireEqual(t, s.Source)
-			require.Equal(t, most, s.most)
-			require.Len(t, s.first, 4096/64)
-		})
-	}
+func TestServer_ReadsOneRangeOfASnapshotWhileItSendsAnother(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := &gauged{Source: linksOf(100)}
+		w := newWorld(t, func(c *replication.ServerConfig) { c.Source = s })
+		w.source = s.Source
+		synctest.Wait()
+		slow := &deaf{ResponseRecorder: httptest.NewRecorder(), hears: make(chan struct{})}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			w.server.Snapshot(slow, httptest.NewRequestWithContext(t.Context(), http.MethodGet, replication.PathSnapshot, nil))
+		}()
+		synctest.Wait()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, []int{0, 64}, s.first)
+		close(slow.hears)
+		<-done
+		require.Len(t, s.first, 4096/64)
+		require.Equal(t, 1, s.most)
+	})
 }
+
+// deaf is an answer of which nothing is taken before hears is closed, except its first
+// frame, the hello.
+type deaf struct {
+	*httptest.ResponseRecorder
+	writes int
+	hears  chan struct{}
+}
+
+func (d *deaf) Write(b []byte) (int, error) {
+	if d.writes++; d.writes > 1 {
+		<-d.hears
+	}
+	return d.ResponseRecorder.Write(b)
+}
+
+func (*deaf) SetWriteDeadline(time.Time) error { return nil }
 
 // limited is a source that reads only a few slots within the time of one reading.
 type limited struct {

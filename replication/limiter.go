@@ -57,8 +57,5 @@ func (t *turn) over(limit time.Duration) bool {
 	return time.Since(t.began) > limit && t.limiter.refused.Load() > t.refused
 }
 
-// running returns how many tokens are taken.
-func (l *limiter) running() int { return len(l.tokens) }
-
 // busy reports whether a request would be refused now.
 func (l *limiter) busy() bool { return len(l.tokens) == cap(l.tokens) }

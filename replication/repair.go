@@ -18,9 +18,6 @@ const (
 	// worthCounting is the number of records that a repair may replace even if that is
 	// more than half of all.
 	worthCounting = 10_000
-	// maxHeld bounds the records of a range of slots that are held before they replace
-	// others, in bytes.
-	maxHeld = 256 << 20
 )
 
 // errBeyondRepair says that the replica needs a snapshot, or that a snapshot is cheaper
@@ -296,7 +293,7 @@ func (r *repairing) someSlots(ctx context.Context, take takeRange) (progress boo
 			held += len(raw)
 		}
 		switch {
-		case held > maxHeld:
+		case held > maxSlot:
 			return fmt.Errorf("%w: %w: slots %d to %d are too large", errLocal, errBeyondRepair, part.first, part.last)
 		case !last:
 			return nil

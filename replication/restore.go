@@ -41,6 +41,7 @@ type restoring struct {
 	restore  Restore
 	next     int    // the first slot not yet held
 	count    uint64 // records received
+	held     int    // bytes of the records of the present range
 	// Every slot was read at or after lowest, the head of the first hello.
 	stretch
 	cluster Cluster
@@ -108,6 +109,7 @@ func (r *restoring) slots(ctx context.Context) (progress bool, err error) {
 	if err := r.greet(ctx, d); err != nil {
 		return false, err
 	}
+	r.held = 0
 	switch r.next {
 	case asked:
 		r.restore.Rewind()
@@ -187,6 +189,12 @@ func (r *restoring) sendPart(ctx context.Context, part *slotsPart, last bool) er
 	if int(part.first) != r.next {
 		return fmt.Errorf("%w: slots %d to %d where %d was due", errMisplaced, part.first, part.last, r.next)
 	}
+	for _, raw := range part.records {
+		r.held += len(raw)
+	}
+	if r.held > maxSlot {
+		return fmt.Errorf("%w: slots %d to %d are too large", errLocal, part.first, part.last)
+	}
 	if len(part.records) > 0 {
 		if err := r.restore.Slots(ctx, part.records); err != nil {
 			return fmt.Errorf("%w: take slots %d to %d: %w", errLocal, part.first, part.last, err)
@@ -199,7 +207,7 @@ func (r *restoring) sendPart(ctx context.Context, part *slotsPart, last bool) er
 	if part.head.Cluster != r.cluster || !r.read(&part.head) {
 		return errHistory
 	}
-	r.next = int(part.last) + 1
+	r.next, r.held = int(part.last)+1, 0
 	if err := r.restore.Keep(ctx, Progress{r.next, r.lowest, r.highest, r.digest}); err != nil {
 		return fmt.Errorf("%w: keep the slots before %d: %w", errLocal, r.next, err)
 	}

@@ -59,7 +59,7 @@ type ServerLimits struct {
 	MaxFollowers int           // on the stream at once; 1000
 	MaxSnapshots int           // at once, and as many readings of sums; 4
 	Turn         time.Duration // that a snapshot may take while others are refused; 30 min
-	HeldBytes    int           // of frames that a snapshot holds before it sends them; 64 MiB
+	HeldBytes    int           // of records that a snapshot holds before it sends them; 64 MiB
 	RingBytes    int           // of frames kept for sharing; 32 MiB
 	RingFrames   int           // kept for sharing; 4096
 	// CatchUpBytes bounds the frames that followers behind the ring have read and not sent,
@@ -131,9 +131,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	if cfg.Blocks != nil {
 		cfg.Blocks.OnChange(s.board.rouse)
 	}
-	s.slots = &slotReader{
-		source: cfg.Source, encoder: s.encoder, metrics: metrics, timeout: cfg.ReadTimeout, heldBytes: cfg.HeldBytes, limiter: s.snapshots,
-	}
+	s.slots = &slotReader{source: cfg.Source, encoder: s.encoder, metrics: metrics, timeout: cfg.ReadTimeout, heldBytes: cfg.HeldBytes}
 	return s, nil
 }
 

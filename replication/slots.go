@@ -7,25 +7,17 @@ import (
 	"fmt"
 	"log/slog"
 	"math/bits"
-	"sync"
 	"time"
 
 	"waypost"
 )
 
-const (
-	// maxSlot bounds a single slot, which cannot be halved, in bytes of frames.
-	maxSlot = 512 << 20
-	// maxAhead bounds the ranges of a snapshot that are read, or held, while one is sent.
-	maxAhead = 2
-)
+// maxSlot bounds the records of a slot, in bytes, at the source and at a follower, which
+// holds them in memory. A range of several slots is halved long before.
+const maxSlot = 256 << 20
 
-var (
-	// errTooWide says that a range of slots is too large, and has to be read in halves.
-	errTooWide = errors.New("the range of slots is too wide")
-	// errAllRead says that there is no further range.
-	errAllRead = errors.New("all ranges are read")
-)
+// errTooWide says that a range of slots is too large, and has to be read in halves.
+var errTooWide = errors.New("the range of slots is too wide")
 
 // slotReader reads ranges of slots from the source, for snapshots and sums.
 type slotReader struct {
@@ -33,11 +25,7 @@ type slotReader struct {
 	encoder   *encoder
 	metrics   *serverMetrics
 	timeout   time.Duration // of one reading
-	heldBytes int           // of frames that a snapshot may hold
-	limiter   *limiter      // of snapshots
-
-	mu     sync.Mutex
-	aheads int // readings that snapshots have under way besides their first; guarded by mu
+	heldBytes int           // of records that a snapshot may hold
 }
 
 // slotRange is a range of slots, ready to be sent.
@@ -125,18 +113,17 @@ func (s *slotReader) readRange(ctx context.Context, first, last int, width *int)
 		return slotRange{}, err
 	}
 	part := slotRange{last: end}
-	held, limit := 0, s.heldBytes/(1+maxAhead) // one is sent while others are read
+	held, limit := 0, s.heldBytes/2 // one is sent while the next is read
 	if *width == 1 {
 		limit = maxSlot
 	}
 	payload, records := appendSlotsHeader(nil, uint16(first), uint16(part.last)), 0
 	flush := func(flags byte) error {
 		sealSlots(payload, &part.head, records)
-		frame := s.encoder.frame(frameSlots, flags, payload)
-		if held += len(frame); held > limit {
+		if held += len(payload); held > limit {
 			return errTooWide
 		}
-		part.frames = append(part.frames, frame)
+		part.frames = append(part.frames, s.encoder.frame(frameSlots, flags, payload))
 		payload, records = payload[:slotsHeaderSize], 0
 		return nil
 	}
@@ -174,152 +161,34 @@ func (s *slotReader) readSums(ctx context.Context, first, last int, width *int) 
 	return part, err
 }
 
-// mayReadAhead reports whether a snapshot may begin a second reading. A caller that may
-// calls readAheadEnds.
-func (s *slotReader) mayReadAhead() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.limiter.running()+s.aheads >= cap(s.limiter.tokens) {
-		return false
-	}
-	s.aheads++
-	return true
-}
-
-func (s *slotReader) readAheadEnds() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.aheads--
-}
-
-// ahead reads the ranges of a snapshot in their order, and the next ones while one is
-// sent. Each snapshot has one reading at a time, and a second while fewer snapshots are
-// under way than may be. One goroutine uses it.
-type ahead struct {
-	reader *slotReader
-	log    *slog.Logger
-	runs   []run // of which no reading has begun
-	width  int   // of the ranges; 0: not known yet
-
-	readings []*reading      // that have begun, in their order
-	parent   context.Context //nolint:containedctx // of the request
-	ctx      context.Context //nolint:containedctx // of the readings
-	cancel   context.CancelFunc
-}
-
-// reading is one range on its way.
+// reading is the result of reading a range.
 type reading struct {
-	run
-	width int           // its own, which is smaller when it turned out too wide
-	done  chan struct{} // closed when part and err are set
-	part  slotRange
-	err   error
+	part slotRange
+	err  error
 }
 
-func (s *slotReader) readAhead(ctx context.Context, runs []run, log *slog.Logger) *ahead {
-	a := &ahead{reader: s, log: log, runs: append([]run(nil), runs...), parent: ctx}
-	a.ctx, a.cancel = context.WithCancel(ctx)
-	return a
-}
-
-// close ends the readings, and waits for them.
-func (a *ahead) close() {
-	a.cancel()
-	for _, r := range a.readings {
-		<-r.done
-	}
-}
-
-// next returns the next range.
-func (a *ahead) next(ctx context.Context) (slotRange, error) {
-	if err := a.beginReads(ctx); err != nil {
-		return slotRange{}, err
-	}
-	if len(a.readings) == 0 {
-		return slotRange{}, errAllRead
-	}
-	r := a.readings[0]
-	select {
-	case <-r.done:
-	case <-ctx.Done():
-		return slotRange{}, ctx.Err()
-	}
-	if r.err != nil {
-		return slotRange{}, r.err
-	}
-	a.readings = a.readings[1:]
-	if r.part.last < r.last {
-		a.narrow(r)
-	}
-	if a.width == 1 { // it may be large, and is not held twice
-		return r.part, nil
-	}
-	return r.part, a.beginReads(ctx)
-}
-
-// beginReads begins as many readings as there may be.
-func (a *ahead) beginReads(ctx context.Context) error {
-	for len(a.runs) > 0 && len(a.readings) < maxAhead {
-		if a.width == 1 && len(a.readings) > 0 { // also when the last one is not taken yet
-			return nil
-		}
-		further := a.underWay() > 0
-		if further && !a.reader.mayReadAhead() {
-			return nil
-		}
-		r, err := a.plan(ctx)
-		if err != nil {
-			return err
-		}
-		a.readings = append(a.readings, r)
-		go func() {
-			defer close(r.done)
-			r.part, r.err = a.reader.tryRange(a.ctx, r.first, r.last, &r.width, a.log)
-			if further {
-				a.reader.readAheadEnds()
+// readRuns reads runs of slots in their order, and passes each range on. While the
+// receiver sends one, the next is read. The channel is closed after the last range, after
+// an error, and once ctx has ended.
+func (s *slotReader) readRuns(ctx context.Context, runs []run, log *slog.Logger) <-chan reading {
+	readings := make(chan reading)
+	go func() {
+		defer close(readings)
+		width := 0
+		for _, run := range runs {
+			for first := run.first; first <= run.last; {
+				part, err := s.tryRange(ctx, first, run.last, &width, log)
+				select {
+				case readings <- reading{part, err}:
+				case <-ctx.Done():
+					return
+				}
+				if err != nil {
+					return
+				}
+				first = part.last + 1
 			}
-		}()
-	}
-	return nil
-}
-
-// underWay counts the readings that have not ended.
-func (a *ahead) underWay() (n int) {
-	for _, r := range a.readings {
-		select {
-		case <-r.done:
-		default:
-			n++
 		}
-	}
-	return n
-}
-
-// plan takes the first range off the remaining ones.
-func (a *ahead) plan(ctx context.Context) (*reading, error) {
-	first, last := a.runs[0].first, a.runs[0].last
-	err := a.reader.try(ctx, a.log, func() (err error) {
-		last, err = a.reader.rangeEnd(ctx, first, a.runs[0].last, &a.width)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	if a.runs[0].first = last + 1; a.runs[0].first > a.runs[0].last {
-		a.runs = a.runs[1:]
-	}
-	return &reading{run: run{first, last}, width: a.width, done: make(chan struct{})}, nil
-}
-
-// narrow plans the rest of a range that was too wide, after the part that was read. It
-// plans the ranges read ahead again, because they are likely to be too wide, too.
-func (a *ahead) narrow(r *reading) {
-	a.cancel()
-	left := []run{{r.part.last + 1, r.last}}
-	for _, other := range a.readings {
-		<-other.done
-		left = append(left, other.run)
-	}
-	a.runs, a.readings, a.width = append(left, a.runs...), nil, r.width
-	a.ctx, a.cancel = context.WithCancel(a.parent)
+	}()
+	return readings
 }

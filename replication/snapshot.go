@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,15 +114,27 @@ func (c *followerConn) snapshot(ctx context.Context, runs []run) error {
 	if err := c.sendHello(); err != nil {
 		return err
 	}
-	a := c.server.slots.readAhead(ctx, runs, c.log)
-	defer a.close()
+	ctx, cancel := context.WithCancel(ctx)
+	readings := c.server.slots.readRuns(ctx, runs, c.log)
+	defer func() {
+		cancel()
+		for range readings { // until the reader has ended
+		}
+	}()
 	for count := uint64(0); ; {
-		part, err := await(ctx, c, a.next)
-		switch {
-		case errors.Is(err, errAllRead):
-			return c.checkEnd("sent a snapshot", count)
+		r, err := await(ctx, c, func(ctx context.Context) (r reading, err error) {
+			select {
+			case r = <-readings:
+			case <-ctx.Done():
+			}
+			return r, ctx.Err()
+		})
+		part := r.part
+		switch err := cmp.Or(err, r.err); {
 		case err != nil:
 			return err
+		case part.frames == nil:
+			return c.checkEnd("sent a snapshot", count)
 		case part.head.Position.Epoch != c.hello.Position.Epoch:
 			return c.reset(ResetOtherHistory, "a new epoch began during the snapshot")
 		}
