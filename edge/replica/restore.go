@@ -123,7 +123,7 @@ func (r *restore) Fits(records uint64) error {
 }
 
 // Slots implements replication.Restore.
-func (r *restore) Slots(ctx context.Context, records [][]byte) error {
+func (r *restore) Slots(_ context.Context, records [][]byte) error {
 	if err := r.usable(); err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (r *restore) Slots(ctx context.Context, records [][]byte) error {
 		return fmt.Errorf("restore: %w", err)
 	}
 	r.db.cfg.Points.Hit("take slots: gathered")
-	return r.tables.spill(ctx)
+	return nil
 }
 
 // Keep implements replication.Restore.
@@ -159,7 +159,7 @@ func (r *restore) Keep(ctx context.Context, p replication.Progress) error {
 // Rewind implements replication.Restore.
 func (r *restore) Rewind() {
 	if r.usable() == nil && r.st == nil {
-		r.tables.rewind()
+		r.tables.pending.takeRecords()
 	}
 }
 
@@ -212,30 +212,25 @@ func (r *restore) ingest(ctx context.Context, lowest waypost.Position) error {
 	if err := fs.MkdirAll(links, 0o700); err != nil {
 		return fmt.Errorf("make a directory: %w", err)
 	}
-	for layer, left := 0, len(tables.made); left > 0; layer++ {
-		var paths []string
-		for i := range tables.made {
-			if t := &tables.made[i]; t.Layer == layer {
-				left--
-				next.digest ^= t.Tally.Digest
-				next.records += t.Tally.Records
-				path := fs.PathJoin(links, tableName(t.Number))
-				if err := vfs.LinkOrCopy(fs, tables.path(t.Number), path); err != nil {
-					return fmt.Errorf("link a table: %w", err)
-				}
-				paths = append(paths, path)
-			}
+	paths := make([]string, len(tables.made))
+	for i := range tables.made {
+		t := &tables.made[i]
+		next.digest ^= t.Tally.Digest
+		next.records += t.Tally.Records
+		paths[i] = fs.PathJoin(links, tableName(t.Number))
+		if err := vfs.LinkOrCopy(fs, tables.path(t.Number), paths[i]); err != nil {
+			return fmt.Errorf("link a table: %w", err)
 		}
-		db.cfg.Points.Hit("fill store: linked")
-		for some := range slices.Chunk(paths, tablesAtOnce) {
-			if err := st.pdb.Ingest(ctx, some); err != nil {
-				return fmt.Errorf("ingest tables: %w", err)
-			}
-			pace.Pause()
-		}
-		if err := st.health.err(); err != nil {
+	}
+	db.cfg.Points.Hit("fill store: linked")
+	for some := range slices.Chunk(paths, tablesAtOnce) {
+		if err := st.pdb.Ingest(ctx, some); err != nil {
 			return fmt.Errorf("ingest tables: %w", err)
 		}
+		pace.Pause()
+	}
+	if err := st.health.err(); err != nil {
+		return fmt.Errorf("ingest tables: %w", err)
 	}
 	db.cfg.Points.Hit("fill store: ingested")
 	if r.resumed.Next > 0 {

@@ -53,7 +53,6 @@ func (r *restore) save(p replication.Progress) error {
 	if _, err := r.db.storage.replaceFile(r.dir(), progressName, append(line, content...)); err != nil {
 		return err
 	}
-	r.tables.whole = len(r.tables.made)
 	r.db.cfg.Points.Hit("keep progress: done")
 	return nil
 }
@@ -116,7 +115,7 @@ func (r *restore) resume() (bool, error) {
 		return false, r.remove()
 	}
 	db.cfg.Points.Hit("resume restore: begun")
-	r.durable, r.tables.made, r.tables.whole = true, p.Tables, len(p.Tables)
+	r.durable, r.tables.made = true, p.Tables
 	for i := range p.Tables {
 		r.tables.next = max(r.tables.next, p.Tables[i].Number)
 	}

@@ -33,7 +33,6 @@ type tableBuilder struct {
 	// Owned by the goroutine of the restore.
 	pending gathered // of the range of slots that is being taken
 	ready   gathered // of whole ranges that are in no table yet
-	spilled bool     // there are tables of the range that is being taken
 	savedAt time.Time
 	taking  *pacer.Pacer // of the work of that goroutine, from one frame to the next
 
@@ -44,19 +43,15 @@ type tableBuilder struct {
 	// Owned by the background work while there is some, else by the goroutine of the
 	// restore.
 	made   []madeTable
-	whole  int // tables of whole ranges of slots, at the beginning of made
 	next   int // number of the last table
 	notes  []waypost.Record
 	poison int
 	lookup *lookup.Table // nil: there is none
 }
 
-// madeTable is a durable table of a restore.
+// madeTable is a durable table of a restore. No two overlap.
 type madeTable struct {
 	Number int    `json:"number"` // of its file
-	First  int    `json:"first"`  // slots that it has records of
-	Last   int    `json:"last"`
-	Layer  int    `json:"layer"` // tables of one layer do not overlap
 	Bytes  int64  `json:"bytes"`
 	Tally  totals `json:"tally"`
 }
@@ -128,24 +123,14 @@ func (b *tableBuilder) gather(records [][]byte) error {
 	return nil
 }
 
-// spill makes a table of a part of the range when the range is too large for memory.
-func (b *tableBuilder) spill(ctx context.Context) error {
-	if b.pending.bytes < gatherLimit {
-		return nil
-	}
-	b.spilled = true
-	g := b.pending.takeRecords()
-	return b.later(ctx, func(ctx context.Context, pace *pacer.Pacer) error { return b.addTable(ctx, pace, g) })
-}
-
 // takeDue ends the range, and returns all records for a table when it is time to make
 // one.
 func (b *tableBuilder) takeDue() (g gathered, due bool) {
 	b.ready.join(&b.pending)
-	if b.ready.bytes < b.db.saveBytes && time.Since(b.savedAt) < saveAfter && !b.spilled {
+	if b.ready.bytes < b.db.saveBytes && time.Since(b.savedAt) < saveAfter {
 		return g, false
 	}
-	b.savedAt, b.spilled = time.Now(), false
+	b.savedAt = time.Now()
 	return b.ready.takeRecords(), true
 }
 
@@ -153,17 +138,6 @@ func (b *tableBuilder) takeDue() (g gathered, due bool) {
 func (b *tableBuilder) takeAll() gathered {
 	b.ready.join(&b.pending)
 	return b.ready.takeRecords()
-}
-
-// rewind forgets the range that is being taken.
-func (b *tableBuilder) rewind() {
-	b.pending.takeRecords()
-	if b.spilled {
-		if b.working != nil {
-			b.working <- <-b.working // a later call returns the error
-		}
-		b.made, b.spilled = b.made[:b.whole], false
-	}
 }
 
 // later waits for the background work before, returns its error, and otherwise starts the
@@ -233,11 +207,6 @@ func (b *tableBuilder) addTable(ctx context.Context, pace *pacer.Pacer, g gather
 	if err = cmp.Or(err, ctx.Err()); err != nil {
 		return err
 	}
-	for i := range b.made {
-		if old := &b.made[i]; old.Layer >= t.Layer && old.First <= t.Last && t.First <= old.Last {
-			t.Layer = old.Layer + 1
-		}
-	}
 	b.made = append(b.made, t)
 	b.db.cfg.Points.Hit("make table: written")
 	b.db.metrics.records.Add(float64(len(items)))
@@ -284,8 +253,7 @@ func (b *tableBuilder) write(ctx context.Context, pace *pacer.Pacer, number int,
 		sum.Digest ^= rec.Stamp
 		sum.Records++
 	}
-	made = madeTable{Number: number, First: int(items[0].order >> 48), Last: int(items[len(items)-1].order >> 48), Tally: sum}
-	return made, nil
+	return madeTable{Number: number, Tally: sum}, nil
 }
 
 // publish puts records into the lookup table and the notes. It ends early when ctx ends,
@@ -329,12 +297,7 @@ type gatheredRecord struct {
 	poison bool // it must not be served
 }
 
-const (
-	gatherChunk = 1 << 20
-	// gatherLimit bounds the records in memory that wait for a table, in bytes. There may be
-	// three times as many, because one table is written and one waits.
-	gatherLimit = 64 << 20
-)
+const gatherChunk = 1 << 20
 
 // orderOf returns the part of a record's key that fits a word: slot, kind, domain, and a
 // byte of the name.
