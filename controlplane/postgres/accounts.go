@@ -167,15 +167,9 @@ func (db *AccessStore) InviteMember(
 const invited = `invitation = $1 AND invited_until > now() AND disabled_at IS NULL AND deleted_at IS NULL`
 
 func (db *AccessStore) Invited(ctx context.Context, hash [32]byte) (a controlplane.Account, found bool, err error) {
-	err = db.pool.Within(ctx, scoped.Operator, "look up an invitation", func(tx pgx.Tx) error {
-		err := tx.QueryRow(ctx, `SELECT id, email, name FROM app_user WHERE `+invited, hash[:]).Scan(&a.UserID, &a.Email, &a.Name)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil
-		}
-		found = err == nil
-		return err
-	})
-	return a, found, err
+	err = db.pool.QueryIn(ctx, scoped.Operator, `SELECT id, email, name, true FROM app_user WHERE `+invited, []any{hash[:]},
+		scoped.RowInto(&a.UserID, &a.Email, &a.Name, &found))
+	return a, found, scoped.Classify("look up an invitation", err)
 }
 
 func (db *AccessStore) AcceptInvitation(ctx context.Context, hash [32]byte, password string) (accepted bool, err error) {

@@ -93,11 +93,8 @@ func (db *LinkStore) RemoveAlias(
 	ctx context.Context, by controlplane.Actor, link int64, domain waypost.DomainID, code waypost.Code,
 ) (waypost.Link, waypost.Position, error) {
 	return db.changeAliases(ctx, by, link, "remove an alias", func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, `DELETE FROM link_alias WHERE link_id = $1 AND domain_id = $2 AND code = $3`, link, domain, code)
-		if err == nil && tag.RowsAffected() == 0 {
-			err = controlplane.ErrNoAlias
-		}
-		return err
+		return scoped.ExecOr(ctx, tx, controlplane.ErrNoAlias,
+			`DELETE FROM link_alias WHERE link_id = $1 AND domain_id = $2 AND code = $3`, link, domain, code)
 	})
 }
 

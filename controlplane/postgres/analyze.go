@@ -34,10 +34,7 @@ func (db *DB) AnalyzeNewOnce(ctx context.Context) error {
 	err := db.pool.QueryIn(ctx, scoped.Operator, selectNew, nil, scoped.CollectInto(&names))
 	for _, name := range names {
 		if err == nil {
-			err = db.pool.AlterTable(ctx, func(tx pgx.Tx) error {
-				_, err := tx.Exec(ctx, `ANALYZE `+name)
-				return err
-			})
+			err = db.pool.AlterTable(ctx, func(tx pgx.Tx) error { return scoped.Exec(ctx, tx, `ANALYZE `+name) })
 		}
 	}
 	return scoped.Classify("make the first statistics of tables", err)

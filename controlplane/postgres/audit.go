@@ -2,8 +2,6 @@ package postgres
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -28,12 +26,7 @@ func (db *AccessStore) Audit(ctx context.Context, ws waypost.WorkspaceID, before
 }
 
 func (db *AccessStore) NoteRefusals(ctx context.Context, by controlplane.Actor, r controlplane.RefusedRequests) error {
-	detail, err := json.Marshal(map[string]any{
-		"status": r.Status, "at_least": r.AtLeast, "credential": r.Credential, "network": r.Network,
-	})
-	if err != nil {
-		return fmt.Errorf("encode the detail of refused requests: %w", err)
-	}
+	detail := map[string]any{"status": r.Status, "at_least": r.AtLeast, "credential": r.Credential, "network": r.Network}
 	return db.pool.Within(ctx, scoped.TenantOf(by.Workspace), "note refused requests", func(tx pgx.Tx) error {
 		return scoped.NoteAct(ctx, tx, by, "requests.refused", r.Route, detail)
 	})
@@ -53,11 +46,7 @@ func auditAccount(ctx context.Context, tx pgx.Tx, by controlplane.Actor, user in
 		detail = map[string]any{}
 	}
 	detail["email"] = email
-	text, err := json.Marshal(detail)
-	if err != nil {
-		return fmt.Errorf("encode the detail of an act: %w", err)
-	}
-	return scoped.NoteAct(ctx, tx, by, action, subjectUser(user), text)
+	return scoped.NoteAct(ctx, tx, by, action, subjectUser(user), detail)
 }
 
 // auditBoth notes an act in the actor's workspace, and in the workspace that it was done
@@ -65,15 +54,11 @@ func auditAccount(ctx context.Context, tx pgx.Tx, by controlplane.Actor, user in
 // transaction remains in the scope of the last one. So a transaction calls auditBoth
 // last.
 func auditBoth(ctx context.Context, tx pgx.Tx, by controlplane.Actor, ws waypost.WorkspaceID, action, subject string, detail any) error {
-	text, err := json.Marshal(detail)
-	if err != nil {
-		return fmt.Errorf("encode the detail of an act: %w", err)
-	}
 	if by.Workspace != ws && by.Workspace != 0 {
 		if err := scoped.TenantOf(by.Workspace).Enter(ctx, tx); err != nil {
 			return err
 		}
-		if err := scoped.NoteAct(ctx, tx, by, action, subject, text); err != nil {
+		if err := scoped.NoteAct(ctx, tx, by, action, subject, detail); err != nil {
 			return err
 		}
 		if err := scoped.TenantOf(ws).Enter(ctx, tx); err != nil {
@@ -81,5 +66,5 @@ func auditBoth(ctx context.Context, tx pgx.Tx, by controlplane.Actor, ws waypost
 		}
 	}
 	by.Workspace = ws
-	return scoped.NoteAct(ctx, tx, by, action, subject, text)
+	return scoped.NoteAct(ctx, tx, by, action, subject, detail)
 }

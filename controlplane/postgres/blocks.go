@@ -2,8 +2,6 @@ package postgres
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -255,12 +253,8 @@ func (db *BlockStore) RecoverBlocks(ctx context.Context, all []waypost.Block) (t
 				continue
 			}
 			taken++
-			text, err := json.Marshal(detailOfBlock(b))
-			if err != nil {
-				return fmt.Errorf("encode the detail of a block: %w", err)
-			}
 			by := controlplane.Actor{Workspace: waypost.DefaultWorkspace, Name: "control plane"}
-			if err := scoped.NoteAct(ctx, tx, by, "links.block_recovered", subjectBlock(b), text); err != nil {
+			if err := scoped.NoteAct(ctx, tx, by, "links.block_recovered", subjectBlock(b), detailOfBlock(b)); err != nil {
 				return err
 			}
 		}

@@ -99,8 +99,7 @@ func (db *DomainStore) Collisions(
 
 func (db *DomainStore) RefuseSwitch(ctx context.Context, id waypost.DomainID) error {
 	return db.pool.change(ctx, "refuse a switch", func(tx pgx.Tx, _ uint32) error {
-		_, err := tx.Exec(ctx, `UPDATE domain SET ignores_case = false WHERE id = $1 AND case_switching`, id)
-		return err
+		return scoped.Exec(ctx, tx, `UPDATE domain SET ignores_case = false WHERE id = $1 AND case_switching`, id)
 	})
 }
 
@@ -242,6 +241,5 @@ func (s *codeSwitch) retire(ctx context.Context, tx pgx.Tx) error {
 		all[i] = string(codes.Fold(waypost.Code(all[i])))
 	}
 	s.proceed(len(all), last)
-	_, err = tx.Exec(ctx, `INSERT INTO retired_code (domain_id, code) SELECT $1, unnest($2::text[]) ON CONFLICT DO NOTHING`, s.domain, all)
-	return err
+	return scoped.Exec(ctx, tx, `INSERT INTO retired_code (domain_id, code) SELECT $1, unnest($2::text[]) ON CONFLICT DO NOTHING`, s.domain, all)
 }

@@ -184,8 +184,7 @@ func tellRanges(ctx context.Context, conn *pgx.Conn, ranges []byte) error {
 		if _, err := tx.Exec(ctx, `SELECT changelog_begin()`); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, `SELECT key_remember($1::jsonb)`, ranges)
-		return err
+		return scoped.Exec(ctx, tx, `SELECT key_remember($1::jsonb)`, ranges)
 	})
 }
 

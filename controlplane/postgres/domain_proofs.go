@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -149,12 +148,8 @@ func suspend(ctx context.Context, tx pgx.Tx, by controlplane.Actor, d *controlpl
 
 // auditDomain notes an act of the system in the log of a domain's workspace.
 func auditDomain(ctx context.Context, tx pgx.Tx, by controlplane.Actor, d *waypost.Domain, action string, detail map[string]any) error {
-	text, err := json.Marshal(detail)
-	if err != nil {
-		return err
-	}
 	by.Workspace = d.Workspace
-	return scoped.NoteAct(ctx, tx, by, action, d.Host, text)
+	return scoped.NoteAct(ctx, tx, by, action, d.Host, detail)
 }
 
 func (db *DomainStore) ApproveDomain(

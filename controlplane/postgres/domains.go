@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -81,10 +80,6 @@ func (db *DomainStore) HeldKey(ctx context.Context, id waypost.DomainID, keys ..
 func (db *DomainStore) SetDomain(
 	ctx context.Context, by controlplane.Actor, id waypost.DomainID, c controlplane.DomainChange,
 ) (d controlplane.OwnedDomain, p waypost.Position, err error) {
-	detail, err := json.Marshal(c)
-	if err != nil {
-		return d, p, err
-	}
 	p, err = db.pool.changeIn(ctx, scoped.Operator.SharedBy(by.Workspace), "change a domain", func(tx pgx.Tx, _ uint32) error {
 		whose := scoped.OfWorkspace("workspace_id", "$2")
 		var shared bool
@@ -98,7 +93,7 @@ func (db *DomainStore) SetDomain(
 		} else if err := scoped.EnterTenant(ctx, tx, by.Workspace); err != nil {
 			return err
 		}
-		tag, err := tx.Exec(ctx, `
+		if err := scoped.ExecOr(ctx, tx, waypost.Errorf(waypost.ENotFound, "there is no such domain"), `
 			UPDATE domain SET
 				root_url        = CASE WHEN $3::text IS NULL THEN root_url ELSE nullif($3, '') END,
 				not_found_url   = CASE WHEN $4::text IS NULL THEN not_found_url ELSE nullif($4, '') END,
@@ -106,22 +101,15 @@ func (db *DomainStore) SetDomain(
 				exact_paths     = coalesce($6, exact_paths),
 				ignores_case    = coalesce($7, ignores_case),
 				case_switching  = case_switching OR coalesce($7 <> ignores_case, false)
-			WHERE id = $1 AND NOT retired AND `+whose, id, by.Workspace, c.Root, c.NotFound, c.Maintenance, c.ExactPaths, c.IgnoresCase)
-		if err != nil {
+			WHERE id = $1 AND NOT retired AND `+whose, id, by.Workspace, c.Root, c.NotFound, c.Maintenance, c.ExactPaths, c.IgnoresCase); err != nil {
 			return err
-		}
-		if tag.RowsAffected() == 0 {
-			return waypost.Errorf(waypost.ENotFound, "there is no such domain")
 		}
 		if d, err = owned(ctx, tx, id); err != nil {
 			return err
 		}
-		return scoped.NoteAct(ctx, tx, by, "domains.set", d.Host, detail)
+		return scoped.NoteAct(ctx, tx, by, "domains.set", d.Host, c)
 	})
-	if err != nil {
-		return controlplane.OwnedDomain{}, waypost.Position{}, err
-	}
-	return d, p, nil
+	return d, p, err
 }
 
 // scopeOf returns the scope of a change of domains: operator for the default workspace,
@@ -140,13 +128,10 @@ func (db *DomainStore) CreateDomain(
 	if pending {
 		host = "pending-" + strings.ToLower(rand.Text()) + ".invalid"
 	}
-	detail, err := json.Marshal(map[string]any{
+	detail := map[string]any{
 		"host": d.Host, "shared": d.Workspace == 0, "pending": pending, "root_url": string(d.Root),
 		"not_found_url": string(d.NotFound), "exact_paths": d.Traits&waypost.ExactPaths != 0,
 		"ignores_case": d.Traits&waypost.IgnoresCase != 0,
-	})
-	if err != nil {
-		return o, p, err
 	}
 	p, err = db.changeAs(ctx, "add a domain", scopeOf(by), func(tx pgx.Tx) error {
 		var have int
@@ -173,13 +158,11 @@ func (db *DomainStore) CreateDomain(
 			return err
 		}
 		if pending {
-			tag, err := tx.Exec(ctx, `INSERT INTO domain_proof (domain_id, workspace_id, host) VALUES ($1, $2, $3)
-				ON CONFLICT (workspace_id, host) DO NOTHING`, d.ID, int64(d.Workspace), d.Host)
+			err := scoped.ExecOr(ctx, tx, waypost.Errorf(waypost.EConflict, "the workspace has this domain already"),
+				`INSERT INTO domain_proof (domain_id, workspace_id, host) VALUES ($1, $2, $3) ON CONFLICT (workspace_id, host) DO NOTHING`,
+				d.ID, int64(d.Workspace), d.Host)
 			if err != nil {
 				return err
-			}
-			if tag.RowsAffected() == 0 {
-				return waypost.Errorf(waypost.EConflict, "the workspace has this domain already")
 			}
 		}
 		if o, err = owned(ctx, tx, d.ID); err != nil {
@@ -274,15 +257,13 @@ func (r *retirement) retire(ctx context.Context, tx pgx.Tx) error {
 		return err
 	}
 	if used {
-		_, err := tx.Exec(ctx, `UPDATE domain SET host = $2, retired = true, root_url = NULL, not_found_url = NULL, maintenance_url = NULL
+		return scoped.Exec(ctx, tx, `UPDATE domain SET host = $2, retired = true, root_url = NULL, not_found_url = NULL, maintenance_url = NULL
 			WHERE id = $1`, r.domain, fmt.Sprintf("domain-%d.invalid", r.domain))
-		return err
 	}
 	if err := scoped.Operator.Enter(ctx, tx); err != nil { // no tenant may delete domains
 		return err
 	}
-	_, err := tx.Exec(ctx, `DELETE FROM domain WHERE id = $1`, r.domain)
-	return err
+	return scoped.Exec(ctx, tx, `DELETE FROM domain WHERE id = $1`, r.domain)
 }
 
 // sweep deletes the live links among the next codes, and at last the aliases. It counts
@@ -326,8 +307,7 @@ func (db *DomainStore) ensureDefaultHost(ctx context.Context, host string) error
 		return nil
 	}
 	err = db.pool.change(ctx, "set the default domain", func(tx pgx.Tx, _ uint32) error {
-		_, err := tx.Exec(ctx, `UPDATE domain SET host = $1 WHERE id = $2`, host, waypost.DefaultDomain)
-		return err
+		return scoped.Exec(ctx, tx, `UPDATE domain SET host = $1 WHERE id = $2`, host, waypost.DefaultDomain)
 	})
 	if waypost.CodeOf(err) == waypost.EInvalid {
 		return fmt.Errorf("the base URL's host %q belongs to another domain of this cluster", host)

@@ -1,8 +1,8 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -40,14 +40,7 @@ func (db *FleetStore) CreateEnrolment(ctx context.Context, by controlplane.Actor
 
 // auditNode notes an act about a node. The node's name may not be known yet.
 func auditNode(ctx context.Context, tx pgx.Tx, by controlplane.Actor, action, node string, detail map[string]any) error {
-	text, err := json.Marshal(detail)
-	if err != nil {
-		return err
-	}
-	if node == "" {
-		node = "any"
-	}
-	return scoped.NoteAct(ctx, tx, by, action, node, text)
+	return scoped.NoteAct(ctx, tx, by, action, cmp.Or(node, "any"), detail)
 }
 
 const selectNode = `SELECT c.id, c.node, c.region, c.role, c.former, c.hash, c.revoked_at IS NOT NULL, c.replaced FROM node_credential c`
@@ -184,8 +177,7 @@ func (db *FleetStore) Enrol(ctx context.Context, token [32]byte, n fleet.EnrolNo
 // lockNode lets enrolments and revocations of a name come one after the other. It comes
 // before any row.
 func lockNode(ctx context.Context, tx pgx.Tx, node string) error {
-	_, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(7307, hashtext($1))`, node)
-	return err
+	return scoped.Exec(ctx, tx, `SELECT pg_advisory_xact_lock(7307, hashtext($1))`, node)
 }
 
 // suits returns an error if a token is not valid for a node.

@@ -75,8 +75,7 @@ func (db *BudgetStore) markExhausted(ctx context.Context, ids []int64) error {
 			if _, err := tx.Exec(ctx, `SELECT set_config('waypost.recompiling', 'on', true)`); err != nil {
 				return err
 			}
-			_, err := tx.Exec(ctx, updateExhausted, some)
-			return err
+			return scoped.Exec(ctx, tx, updateExhausted, some)
 		})
 		if err != nil {
 			return err

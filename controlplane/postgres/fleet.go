@@ -59,11 +59,7 @@ func (db *FleetStore) OrderEdge(
 		if _, err := tx.Exec(ctx, trimEdgeOrders, o.Node, keptEdgeOrders); err != nil {
 			return err
 		}
-		detail, err := json.Marshal(map[string]any{"order": given.ID, "hold": o.Hold})
-		if err != nil {
-			return err
-		}
-		return scoped.NoteAct(ctx, tx, by, "edges."+o.What, o.Node, detail)
+		return scoped.NoteAct(ctx, tx, by, "edges."+o.What, o.Node, map[string]any{"order": given.ID, "hold": o.Hold})
 	})
 	return given, scoped.Classify("order an edge", err)
 }
@@ -183,10 +179,7 @@ func (db *FleetStore) GiveUpEdge(ctx context.Context, by controlplane.Actor, nod
 			return waypost.Errorf(waypost.ENotFound, "no edge of that name has ever sent clicks, or told of any")
 		}
 		if heard && silentBoots > 0 { // another edge with its name reports
-			detail, err := json.Marshal(map[string]any{"what": "changes are waited for no longer by the one of its name that is silent"})
-			if err != nil {
-				return err
-			}
+			detail := map[string]any{"what": "changes are waited for no longer by the one of its name that is silent"}
 			return scoped.NoteAct(ctx, tx, by, "edges.gone", node, detail)
 		}
 		if heard {
@@ -199,11 +192,7 @@ func (db *FleetStore) GiveUpEdge(ctx context.Context, by controlplane.Actor, nod
 		if ended {
 			what += ", and the exact click budgets of all existing links have ended"
 		}
-		detail, err := json.Marshal(map[string]any{"what": what, "pending": pending})
-		if err != nil {
-			return err
-		}
-		return scoped.NoteAct(ctx, tx, by, "edges.gone", node, detail)
+		return scoped.NoteAct(ctx, tx, by, "edges.gone", node, map[string]any{"what": what, "pending": pending})
 	})
 	return scoped.Classify("give up an edge", err)
 }

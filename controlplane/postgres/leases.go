@@ -176,17 +176,15 @@ func (db *KeyRangeStore) ReturnLease(ctx context.Context, l keys.Lease, next int
 			return err
 		}
 		if next == lo {
-			_, err = tx.Exec(ctx, `UPDATE key_lease SET state = 'free', node = '' WHERE id = $1`, l.ID)
-			return err
+			return scoped.Exec(ctx, tx, `UPDATE key_lease SET state = 'free', node = '' WHERE id = $1`, l.ID)
 		}
 		if _, err = tx.Exec(ctx, `UPDATE key_lease SET state = 'closed', hi = $2 WHERE id = $1`, l.ID, next); err != nil {
 			return err
 		}
-		_, err = tx.Exec(ctx, `
+		return scoped.Exec(ctx, tx, `
 			INSERT INTO key_lease (range_id, prefix, region, lo, hi, epoch, generation, node, state)
 			SELECT range_id, prefix, region, $2::bigint, $3::bigint, epoch, generation, '', 'free' FROM key_lease WHERE id = $1
 				AND $2::bigint < $3::bigint`, l.ID, next, l.Hi)
-		return err
 	})
 }
 

@@ -58,7 +58,7 @@ func (db *LinkStore) ListLinks(ctx context.Context, ws waypost.WorkspaceID, f co
 	}, scoped.Each(func(rows pgx.Rows) error {
 		var by int64
 		var found bool
-		l, err := scanLink(wider{rows, []any{&by, &found}})
+		l, err := scanLink(rows, &by, &found)
 		place := controlplane.ListPlace{Stage: from.Stage, Created: l.CreatedAt, Clicks: by, ID: l.ID}
 		switch {
 		case !found:
@@ -122,14 +122,6 @@ func orNull(t time.Time) *time.Time {
 	}
 	return &t
 }
-
-// wider scans more columns behind the requested ones.
-type wider struct {
-	pgx.Rows
-	more []any
-}
-
-func (w wider) Scan(dest ...any) error { return w.Rows.Scan(append(dest, w.more...)...) }
 
 func (db *LinkStore) ListTags(
 	ctx context.Context, ws waypost.WorkspaceID, prefix, after string, limit int,

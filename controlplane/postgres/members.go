@@ -60,13 +60,9 @@ func (db *AccessStore) AddMember(
 		if id, invited, err = accountFor(ctx, tx, ws, n); err != nil {
 			return err
 		}
-		tag, err := tx.Exec(ctx, `INSERT INTO membership (workspace_id, user_id, role) VALUES ($1, $2, $3)
-			ON CONFLICT DO NOTHING`, ws, id, n.Role)
-		if err != nil {
+		if err := scoped.ExecOr(ctx, tx, waypost.Errorf(waypost.EConflict, "the user is in the workspace already"),
+			`INSERT INTO membership (workspace_id, user_id, role) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, ws, id, n.Role); err != nil {
 			return err
-		}
-		if tag.RowsAffected() == 0 {
-			return waypost.Errorf(waypost.EConflict, "the user is in the workspace already")
 		}
 		if m, err = member(ctx, tx, ws, id); err != nil {
 			return err
@@ -125,11 +121,8 @@ func accountFor(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, n contro
 // several of its rows stays true. It fails with ENotFound if the workspace is deleted.
 // Other transactions can still create links.
 func lockWorkspace(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID) error {
-	tag, err := tx.Exec(ctx, `SELECT FROM workspace WHERE id = $1 AND deleted_at IS NULL FOR NO KEY UPDATE`, ws)
-	if err == nil && tag.RowsAffected() != 1 {
-		return waypost.Errorf(waypost.ENotFound, "there is no such workspace")
-	}
-	return err
+	return scoped.ExecOr(ctx, tx, waypost.Errorf(waypost.ENotFound, "there is no such workspace"),
+		`SELECT FROM workspace WHERE id = $1 AND deleted_at IS NULL FOR NO KEY UPDATE`, ws)
 }
 
 // mayEnter selects an account u with a password, or with an invitation that can still set

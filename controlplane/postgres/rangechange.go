@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -44,10 +43,7 @@ func (db *KeyRangeStore) ChangeRanges(ctx context.Context, by controlplane.Actor
 				return named(err, i, len(c.Steps))
 			}
 			done = append(done, one)
-			detail, err := json.Marshal(map[string]any{"step": one.Step, "what": one.What, "fenced": one.Fenced})
-			if err != nil {
-				return err
-			}
+			detail := map[string]any{"step": one.Step, "what": one.What, "fenced": one.Fenced}
 			if err := scoped.NoteAct(ctx, tx, by, "ranges."+step.Action, subjectOf(&one), detail); err != nil {
 				return err
 			}

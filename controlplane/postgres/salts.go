@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -64,28 +63,14 @@ func (db *SaltStore) keepSalts(ctx context.Context) error {
 	})
 }
 
-func (db *SaltStore) DestroySalt(ctx context.Context, by controlplane.Actor, day int32) (p waypost.Position, err error) {
-	detail, err := json.Marshal(map[string]string{"what": "destroyed the salt of the visitors of " + waypost.DayText(day)})
-	if err != nil {
-		return p, err
-	}
-	err = db.pool.change(ctx, "destroy the salt of a day", func(tx pgx.Tx, _ uint32) error {
-		var at begun
-		if err := at.scan(tx.QueryRow(ctx, selectBegin, 0)); err != nil { // which change has taken
-			return err
-		}
-		p = at.position()
-		tag, err := tx.Exec(ctx, `UPDATE visitor_salt SET salt = NULL WHERE day - '1970-01-01'::date = $1::integer AND salt IS NOT NULL`, day)
+func (db *SaltStore) DestroySalt(ctx context.Context, by controlplane.Actor, day int32) (waypost.Position, error) {
+	return db.pool.changeIn(ctx, scoped.Operator, "destroy the salt of a day", func(tx pgx.Tx, _ uint32) error {
+		err := scoped.ExecOr(ctx, tx, waypost.Errorf(waypost.ENotFound, "there is no salt of that day"),
+			`UPDATE visitor_salt SET salt = NULL WHERE day - '1970-01-01'::date = $1::integer AND salt IS NOT NULL`, day)
 		if err != nil {
 			return err
 		}
-		if tag.RowsAffected() == 0 {
-			return waypost.Errorf(waypost.ENotFound, "there is no salt of that day")
-		}
+		detail := map[string]any{"what": "destroyed the salt of the visitors of " + waypost.DayText(day)}
 		return scoped.NoteAct(ctx, tx, by, "salts.destroy", waypost.DayText(day), detail)
 	})
-	if err != nil {
-		return waypost.Position{}, err
-	}
-	return p, nil
 }

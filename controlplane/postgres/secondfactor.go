@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 
 	"github.com/jackc/pgx/v5"
 
@@ -17,27 +16,17 @@ import (
 type SignInStore struct{ access *AccessStore }
 
 func (db *SignInStore) SecondFactor(ctx context.Context, user int64) (f controlplane.StoredFactor, found bool, err error) {
-	err = db.access.pool.Within(ctx, scoped.Operator, "look up a second factor", func(tx pgx.Tx) error {
-		err := tx.QueryRow(ctx, `SELECT secret, confirmed_at IS NOT NULL, last_step, cardinality(recovery_codes) FROM second_factor WHERE user_id = $1`,
-			user).Scan(&f.Secret, &f.On, &f.LastStep, &f.RecoveryCodes)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil
-		}
-		found = err == nil
-		return err
-	})
-	return f, found, err
+	err = db.access.pool.QueryIn(ctx, scoped.Operator,
+		`SELECT secret, confirmed_at IS NOT NULL, last_step, cardinality(recovery_codes), true FROM second_factor WHERE user_id = $1`,
+		[]any{user}, scoped.RowInto(&f.Secret, &f.On, &f.LastStep, &f.RecoveryCodes, &found))
+	return f, found, scoped.Classify("look up a second factor", err)
 }
 
 func (db *SignInStore) ProposeFactor(ctx context.Context, user int64, secret []byte) error {
 	return db.access.pool.Within(ctx, scoped.Operator, "propose a second factor", func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, `
+		return scoped.ExecOr(ctx, tx, waypost.Errorf(waypost.EConflict, "the second factor is on: turn it off first"), `
 			INSERT INTO second_factor (user_id, secret) VALUES ($1, $2)
 			ON CONFLICT (user_id) DO UPDATE SET secret = $2, created_at = now() WHERE second_factor.confirmed_at IS NULL`, user, secret)
-		if err == nil && tag.RowsAffected() == 0 {
-			err = waypost.Errorf(waypost.EConflict, "the second factor is on: turn it off first")
-		}
-		return err
 	})
 }
 
@@ -45,14 +34,10 @@ func (db *SignInStore) ConfirmFactor(
 	ctx context.Context, by controlplane.Actor, secret []byte, p controlplane.FactorProof, recovery [][]byte,
 ) error {
 	return db.access.pool.Within(ctx, scoped.Operator, "turn a second factor on", func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, `
+		if err := scoped.ExecOr(ctx, tx, waypost.Errorf(waypost.EConflict, "the second factor was changed meanwhile"), `
 			UPDATE second_factor SET confirmed_at = now(), last_step = $3, recovery_codes = $4
-			WHERE user_id = $1 AND secret = $2 AND confirmed_at IS NULL`, by.UserID, secret, p.Step, recovery)
-		if err != nil {
+			WHERE user_id = $1 AND secret = $2 AND confirmed_at IS NULL`, by.UserID, secret, p.Step, recovery); err != nil {
 			return err
-		}
-		if tag.RowsAffected() == 0 {
-			return waypost.Errorf(waypost.EConflict, "the second factor was changed meanwhile")
 		}
 		return auditAccount(ctx, tx, by, by.UserID, "users.second-factor-on", nil)
 	})
@@ -84,11 +69,8 @@ func (db *SignInStore) RenewRecoveryCodes(ctx context.Context, by controlplane.A
 
 func (db *SignInStore) ResetFactor(ctx context.Context, by controlplane.Actor, user int64) (api.Account, error) {
 	return db.access.changeAny(ctx, by, user, "users.second-factor-reset", func(tx pgx.Tx, _ map[string]any) error {
-		tag, err := tx.Exec(ctx, `DELETE FROM second_factor WHERE user_id = $1`, user)
-		if err == nil && tag.RowsAffected() == 0 {
-			err = waypost.Errorf(waypost.ENotFound, "the user has no second factor")
-		}
-		return err
+		return scoped.ExecOr(ctx, tx, waypost.Errorf(waypost.ENotFound, "the user has no second factor"),
+			`DELETE FROM second_factor WHERE user_id = $1`, user)
 	})
 }
 
@@ -96,12 +78,8 @@ func (db *SignInStore) ResetFactor(ctx context.Context, by controlplane.Actor, u
 // is wrong. The row's lock lets only one of several concurrent calls succeed.
 func spend(ctx context.Context, tx pgx.Tx, user int64, p controlplane.FactorProof) error {
 	if p.Recovery == nil {
-		tag, err := tx.Exec(ctx, `
-			UPDATE second_factor SET last_step = $2 WHERE user_id = $1 AND confirmed_at IS NOT NULL AND last_step < $2`, user, p.Step)
-		if err == nil && tag.RowsAffected() == 0 {
-			err = controlplane.ErrCode
-		}
-		return err
+		return scoped.ExecOr(ctx, tx, controlplane.ErrCode,
+			`UPDATE second_factor SET last_step = $2 WHERE user_id = $1 AND confirmed_at IS NOT NULL AND last_step < $2`, user, p.Step)
 	}
 	var left int
 	err := tx.QueryRow(ctx, `

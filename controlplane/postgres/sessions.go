@@ -126,33 +126,25 @@ func (db *AccessStore) StartSession(ctx context.Context, n controlplane.NewSessi
 			user, n.Browser.UserAgent, address).Scan(&seen); err != nil {
 			return err
 		}
-		tag, err := tx.Exec(ctx, `
+		err := scoped.ExecOr(ctx, tx, refused, `
 			WITH u AS (
 				SELECT u.id FROM app_user u LEFT JOIN sign_in_link l ON l.user_id = u.id AND l.hash = $7
 				WHERE u.id = $1 AND CASE WHEN $7::bytea IS NULL THEN u.password = $4 ELSE `+linkHolds+` END
 				  AND u.disabled_at IS NULL AND u.deleted_at IS NULL FOR SHARE OF u)
 			INSERT INTO user_session (user_id, hash, expires_at, address, user_agent) SELECT id, $2, $3, $5, $6 FROM u`,
 			user, n.Hash[:], n.ExpiresAt, n.Account.Password, address, n.Browser.UserAgent, hashOrNull(n.Link))
+		if err == nil && n.Link != nil { // only one of several at once deletes the row
+			err = scoped.ExecOr(ctx, tx, refused, `DELETE FROM sign_in_link WHERE hash = $1`, n.Link[:])
+		}
 		if err != nil {
 			return err
-		}
-		if tag.RowsAffected() == 0 {
-			return refused
-		}
-		if n.Link != nil { // only one of several at once deletes the row
-			if tag, err = tx.Exec(ctx, `DELETE FROM sign_in_link WHERE hash = $1`, n.Link[:]); err != nil {
-				return err
-			}
-			if tag.RowsAffected() == 0 {
-				return refused
-			}
 		}
 		if n.Proof != (controlplane.FactorProof{}) {
 			if err := spend(ctx, tx, user, n.Proof); err != nil {
 				return err
 			}
 		}
-		_, err = tx.Exec(ctx, `
+		err = scoped.Exec(ctx, tx, `
 			DELETE FROM user_session WHERE user_id = $1 AND id NOT IN (SELECT id FROM user_session WHERE user_id = $1 ORDER BY id DESC LIMIT $2)`,
 			user, controlplane.MaxSessions)
 		if err != nil || seen && n.Link == nil {
@@ -195,19 +187,13 @@ func hashOrNull(h *[32]byte) []byte {
 }
 
 func (db *AccessStore) EndSession(ctx context.Context, user, id int64) (ended bool, err error) {
-	err = db.pool.Within(ctx, scoped.Operator, "end a session", func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, `DELETE FROM user_session WHERE user_id = $1 AND id = $2`, user, id)
-		ended = tag.RowsAffected() > 0
-		return err
-	})
-	return ended, err
+	n, err := db.pool.ExecIn(ctx, scoped.Operator, `DELETE FROM user_session WHERE user_id = $1 AND id = $2`, user, id)
+	return n > 0, scoped.Classify("end a session", err)
 }
 
 func (db *AccessStore) EndOtherSessions(ctx context.Context, user, except int64) error {
-	return db.pool.Within(ctx, scoped.Operator, "end sessions", func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, `DELETE FROM user_session WHERE user_id = $1 AND id <> $2`, user, except)
-		return err
-	})
+	_, err := db.pool.ExecIn(ctx, scoped.Operator, `DELETE FROM user_session WHERE user_id = $1 AND id <> $2`, user, except)
+	return scoped.Classify("end sessions", err)
 }
 
 func (db *AccessStore) Sessions(ctx context.Context, user int64, now time.Time) (all []api.SessionInfo, err error) {
@@ -272,15 +258,16 @@ func timesOf(used map[int64]time.Time) (ids []int64, at []time.Time) {
 // password alone.
 func (db *AccessStore) ChangeSelf(ctx context.Context, by controlplane.Actor, name, password *string, was string) error {
 	return db.pool.Within(ctx, scoped.Operator, "change an account", func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, `
+		var none error
+		if password != nil { // taken away, or changed, while the new one was hashed
+			none = controlplane.ErrPassword
+		}
+		err := scoped.ExecOr(ctx, tx, none, `
 			UPDATE app_user SET name = coalesce($2, name), password = coalesce($3, password)
 			WHERE id = $1 AND deleted_at IS NULL AND ($3::text IS NULL OR password = $4)`,
 			by.UserID, name, password, was)
 		if err != nil || password == nil {
 			return err
-		}
-		if tag.RowsAffected() == 0 { // taken away, or changed, while the new one was hashed
-			return controlplane.ErrPassword
 		}
 		if _, err = tx.Exec(ctx, `DELETE FROM user_session WHERE user_id = $1 AND id <> $2`, by.UserID, by.SessionID); err != nil {
 			return err

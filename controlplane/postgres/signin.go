@@ -58,11 +58,9 @@ const keeper = `coalesce(u.home_id, 1)`
 // EnsureDeveloper creates an account without a password that administers the default
 // workspace, unless the address has an account.
 func (db *SignInStore) EnsureDeveloper(ctx context.Context, email, name string) error {
-	return db.access.pool.Within(ctx, scoped.Operator, "make the developer's account", func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, `
-			WITH u AS (
-				INSERT INTO app_user (home_id, email, name) VALUES ($1, $2, $3) ON CONFLICT (email) WHERE deleted_at IS NULL DO NOTHING RETURNING id)
-			INSERT INTO membership (workspace_id, user_id, role) SELECT $1, id, 'admin' FROM u`, waypost.DefaultWorkspace, email, name)
-		return err
-	})
+	_, err := db.access.pool.ExecIn(ctx, scoped.Operator, `
+		WITH u AS (
+			INSERT INTO app_user (home_id, email, name) VALUES ($1, $2, $3) ON CONFLICT (email) WHERE deleted_at IS NULL DO NOTHING RETURNING id)
+		INSERT INTO membership (workspace_id, user_id, role) SELECT $1, id, 'admin' FROM u`, waypost.DefaultWorkspace, email, name)
+	return scoped.Classify("make the developer's account", err)
 }

@@ -83,8 +83,7 @@ func (db *UnknownStore) CountUnknown(ctx context.Context, r *controlplane.Unknow
 			waypost.DefaultWorkspace, keptUnknown, waypost.UnknownVisitors); err != nil {
 			return err
 		}
-		_, err = tx.Exec(ctx, trimUnknown, domains, days, maxUnknown, keptOfDay, waypost.UnknownVisitors)
-		return err
+		return scoped.Exec(ctx, tx, trimUnknown, domains, days, maxUnknown, keptOfDay, waypost.UnknownVisitors)
 	})
 }
 

@@ -158,13 +158,10 @@ func (db *AccessStore) CloseWorkspaces(ctx context.Context, limit int) (int, err
 		if w.Links || w.Leads {
 			return db.takeDown(ctx, w.ID, limit)
 		}
-		err := db.pool.Within(ctx, scoped.Operator, "close a workspace", func(tx pgx.Tx) error {
-			_, err := tx.Exec(ctx, `
-				UPDATE workspace SET closed_at = now() WHERE id = $1 AND deleted_at < now() - $2::interval AND closed_at IS NULL`, w.ID, closeDelay)
-			return err
-		})
-		if err != nil {
-			return 0, err
+		if _, err := db.pool.ExecIn(ctx, scoped.Operator, `
+			UPDATE workspace SET closed_at = now() WHERE id = $1 AND deleted_at < now() - $2::interval AND closed_at IS NULL`,
+			w.ID, closeDelay); err != nil {
+			return 0, scoped.Classify("close a workspace", err)
 		}
 	}
 	return 0, nil

@@ -264,6 +264,21 @@ func Each(f func(pgx.Rows) error) func(pgx.Rows) error {
 	}
 }
 
+// Exec runs a statement in a transaction.
+func Exec(ctx context.Context, tx pgx.Tx, sql string, args ...any) error {
+	_, err := tx.Exec(ctx, sql, args...)
+	return err
+}
+
+// ExecOr is Exec for a statement that changes rows, and returns none if there are none.
+func ExecOr(ctx context.Context, tx pgx.Tx, none error, sql string, args ...any) error {
+	tag, err := tx.Exec(ctx, sql, args...)
+	if err == nil && tag.RowsAffected() == 0 {
+		return none
+	}
+	return err
+}
+
 // IfNoRow replaces the error of a query that found no row. Other errors stay as they are.
 func IfNoRow(err, instead error) error {
 	if errors.Is(err, pgx.ErrNoRows) {
