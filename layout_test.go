@@ -78,7 +78,7 @@ var layers = []layer{
 	{path: "migrations"},
 	{path: "web", stdOnly: true},
 	{path: "edge/enrol", mayUse: []string{"controlplane/fleet", "replication", "api", "internal", ""}},
-	{path: "controlplane/blocks", mayUse: []string{"controlplane", "replication", ""}},
+	{path: "controlplane/blocks", mayUse: []string{"controlplane", "replication", "api", ""}},
 	{path: "controlplane/fleet", mayUse: []string{"controlplane", "replication", "api", "internal", ""}},
 	{path: "controlplane/imports", mayUse: []string{"controlplane", "internal/linkfile", "api", ""}},
 	{path: "controlplane/keys", mayUse: []string{"controlplane", "keyrange", "api", "internal", ""}},

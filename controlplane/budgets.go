@@ -47,37 +47,17 @@ type BudgetAccount struct {
 
 // BudgetGrants is the answer to a report.
 type BudgetGrants struct {
-	Epoch  uint32
-	Grants []BudgetGrant // in the order of the report
-	Excess int64         // clicks that the edge claims and was never granted
-
-	// Recalled names links of which the edge holds clicks while visitors of other edges
-	// have none.
-	Recalled []BudgetName
+	api.EdgeGrants
+	Excess int64 // clicks that the edge claims and was never granted
 }
 
-// BudgetName names the link of a budget.
-type BudgetName struct {
-	Domain waypost.DomainID
-	Code   waypost.Code
-}
-
-// BudgetGrant is the state of one account.
-type BudgetGrant struct {
-	Granted int64 // in all
-	State   BudgetState
-}
-
-// BudgetState says whether a budget grants clicks to edges, and why not.
-type BudgetState string
-
-// The states of a budget.
+// The states of a budget say whether it grants clicks to edges, and why not.
 const (
-	BudgetOpen BudgetState = "open" // more can be granted
-	BudgetUsed BudgetState = "used" // all clicks are spent, except the clicks that the account holds
-	BudgetHeld BudgetState = "held" // nothing is granted at the moment: edges hold the rest, or have to report first
-	BudgetNone BudgetState = "none" // the link has no budget that grants clicks; it may have one again
-	BudgetGone BudgetState = "gone" // there is no such link, and never will be
+	BudgetOpen = "open" // more can be granted
+	BudgetUsed = "used" // all clicks are spent, except the clicks that the account holds
+	BudgetHeld = "held" // nothing is granted at the moment: edges hold the rest, or have to report first
+	BudgetNone = "none" // the link has no budget that grants clicks; it may have one again
+	BudgetGone = "gone" // there is no such link, and never will be
 )
 
 // Budgets describes the click budgets of links.

@@ -6,28 +6,17 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api"
 )
-
-// CertificateState is the state of the certificate that visitors of a domain are shown.
-type CertificateState string
 
 // The states of certificates.
 const (
-	CertificateUnknown CertificateState = "unknown" // no edge has reported lately, or not about all names
-	CertificateNone    CertificateState = "none"
-	CertificateWaiting CertificateState = "waiting" // for the authority
-	CertificateValid   CertificateState = "valid"
-	CertificateFailed  CertificateState = "failed" // on an edge, lately
+	CertificateUnknown = "unknown" // no edge has reported lately, or not about all names
+	CertificateNone    = "none"
+	CertificateWaiting = "waiting" // for the authority
+	CertificateValid   = "valid"
+	CertificateFailed  = "failed" // on an edge, lately
 )
-
-// HostCertificate describes the certificate of one edge for a host, or the certificates
-// of all edges for a domain.
-type HostCertificate struct {
-	Host  string // or *.example.com, for all names one label longer; not of a domain
-	State CertificateState
-	Until time.Time // end of the validity; of the first one to end, for a domain; zero: none is valid
-	Error string    // why it has failed
-}
 
 const (
 	// MaxHostCertificates bounds the hosts in a report of an edge.
@@ -49,7 +38,7 @@ type Certificates struct {
 type edgeCertificates struct {
 	at       time.Time
 	complete bool // other hosts have no certificate
-	hosts    map[string]HostCertificate
+	hosts    map[string]api.HostCertificate
 }
 
 // NewCertificates returns a memory without reports. Nil for now means time.Now.
@@ -63,8 +52,8 @@ func NewCertificates(now func() time.Time) *Certificates {
 // Report replaces the stored report of an edge. Complete says that the edge has no
 // certificates for other hosts. Report returns EUnavailable when all edges together have
 // too many.
-func (c *Certificates) Report(node string, complete bool, hosts []HostCertificate) error {
-	e := edgeCertificates{complete: complete, hosts: make(map[string]HostCertificate, len(hosts))}
+func (c *Certificates) Report(node string, complete bool, hosts []api.HostCertificate) error {
+	e := edgeCertificates{complete: complete, hosts: make(map[string]api.HostCertificate, len(hosts))}
 	for _, h := range hosts {
 		e.hosts[h.Host] = h
 	}
@@ -89,9 +78,9 @@ func (c *Certificates) Report(node string, complete bool, hosts []HostCertificat
 
 // Of returns the certificate of a domain: failed if it has failed on any edge, else
 // valid, waiting or none. Only hosts that are asked for are shown, whatever edges report.
-func (c *Certificates) Of(host string) HostCertificate {
-	rank := map[CertificateState]int{CertificateUnknown: 1, CertificateWaiting: 2, CertificateValid: 3, CertificateFailed: 4}
-	of := HostCertificate{Host: host, State: CertificateNone}
+func (c *Certificates) Of(host string) api.DomainCertificate {
+	rank := map[string]int{CertificateUnknown: 1, CertificateWaiting: 2, CertificateValid: 3, CertificateFailed: 4}
+	of := api.DomainCertificate{State: CertificateNone}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now, heard := c.now(), false
@@ -111,8 +100,8 @@ func (c *Certificates) Of(host string) HostCertificate {
 		if rank[h.State] > rank[of.State] {
 			of.State = h.State
 		}
-		if !h.Until.IsZero() && (of.Until.IsZero() || h.Until.Before(of.Until)) {
-			of.Until = h.Until
+		if h.Until != nil && (of.Until == nil || h.Until.Before(*of.Until)) {
+			of.Until = new(h.Until.UTC())
 		}
 		if h.State == CertificateFailed && (first == "" || node < first) {
 			first, of.Error = node, h.Error
@@ -126,7 +115,7 @@ func (c *Certificates) Of(host string) HostCertificate {
 
 // of finds an edge's certificate for a host: the host's own, or the wildcard certificate
 // of its parent.
-func (e *edgeCertificates) of(host string) (HostCertificate, bool) {
+func (e *edgeCertificates) of(host string) (api.HostCertificate, bool) {
 	if h, known := e.hosts[host]; known {
 		return h, true
 	}

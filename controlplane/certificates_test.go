@@ -8,24 +8,29 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 )
 
 func TestCertificates_OfAllEdges(t *testing.T) {
-	now := time.Unix(1_900_000_000, 0)
+	now := time.Unix(1_900_000_000, 0).UTC()
 	c := controlplane.NewCertificates(func() time.Time { return now })
 	const host = "go.example.com"
-	is := func(state controlplane.CertificateState, until time.Time, text string) {
+	is := func(state string, until time.Time, text string) {
 		t.Helper()
-		require.Equal(t, controlplane.HostCertificate{Host: host, State: state, Until: until, Error: text}, c.Of(host))
+		want := api.DomainCertificate{State: state, Error: text}
+		if !until.IsZero() {
+			want.Until = &until
+		}
+		require.Equal(t, want, c.Of(host))
 	}
-	report := func(node string, hosts ...controlplane.HostCertificate) {
+	report := func(node string, hosts ...api.HostCertificate) {
 		t.Helper()
 		require.NoError(t, c.Report(node, true, hosts))
 	}
 	soon, later := now.Add(time.Hour), now.Add(2*time.Hour)
-	valid := func(name string, until time.Time) controlplane.HostCertificate {
-		return controlplane.HostCertificate{Host: name, State: controlplane.CertificateValid, Until: until}
+	valid := func(name string, until time.Time) api.HostCertificate {
+		return api.HostCertificate{Host: name, State: controlplane.CertificateValid, Until: &until}
 	}
 	is(controlplane.CertificateUnknown, time.Time{}, "")
 	report("a")
@@ -33,7 +38,7 @@ func TestCertificates_OfAllEdges(t *testing.T) {
 	require.NoError(t, c.Report("f", false, nil))
 	is(controlplane.CertificateUnknown, time.Time{}, "") // it had no room for all
 	report("f")
-	report("b", controlplane.HostCertificate{Host: host, State: controlplane.CertificateWaiting}, valid("other.example.com", soon))
+	report("b", api.HostCertificate{Host: host, State: controlplane.CertificateWaiting}, valid("other.example.com", soon))
 	is(controlplane.CertificateWaiting, time.Time{}, "")
 	report("c", valid(host, later))
 	is(controlplane.CertificateValid, later, "")
@@ -41,7 +46,7 @@ func TestCertificates_OfAllEdges(t *testing.T) {
 	is(controlplane.CertificateValid, soon, "")
 	require.Equal(t, controlplane.CertificateNone, c.Of("example.com").State)
 	require.Equal(t, controlplane.CertificateNone, c.Of("x.go.example.com").State)
-	report("e", controlplane.HostCertificate{Host: host, State: controlplane.CertificateFailed, Error: "refused"})
+	report("e", api.HostCertificate{Host: host, State: controlplane.CertificateFailed, Error: "refused"})
 	is(controlplane.CertificateFailed, soon, "refused")
 	report("e", valid(host, later))
 	is(controlplane.CertificateValid, soon, "") // the newest report counts
@@ -57,9 +62,9 @@ func TestCertificates_OfAllEdges(t *testing.T) {
 func TestCertificates_AreBounded(t *testing.T) {
 	now := time.Unix(1_900_000_000, 0)
 	c := controlplane.NewCertificates(func() time.Time { return now })
-	hosts := make([]controlplane.HostCertificate, controlplane.MaxHostCertificates)
+	hosts := make([]api.HostCertificate, controlplane.MaxHostCertificates)
 	for i := range hosts {
-		hosts[i] = controlplane.HostCertificate{Host: fmt.Sprintf("%d.example.com", i), State: controlplane.CertificateValid}
+		hosts[i] = api.HostCertificate{Host: fmt.Sprintf("%d.example.com", i), State: controlplane.CertificateValid}
 	}
 	var err error
 	edges := 0

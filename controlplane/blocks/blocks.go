@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/replication"
 )
@@ -172,29 +173,13 @@ func (s *Blocks) List(actor controlplane.Actor, limit int, cursor string) (page 
 	return page, next, nil
 }
 
-// Exchange compares the statements of an edge with those here. The caller has
-// checked the edge's credential.
-type Exchange struct {
-	Node    string
-	Digests []uint64 // of the edge's shards; empty: nothing is asked for
-	After   uint64   // version after which the answer begins
-	Most    int      // statements in the answer
-	Blocks  [][]byte // that the edge brings, encoded
-}
-
-// Answer holds statements that an edge may lack.
-type Answer struct {
-	Digests []uint64
-	Blocks  [][]byte // encoded, by version
-	Last    uint64   // version of the last of them
-}
-
 // Exchange takes the statements of an edge, which PostgreSQL may have forgotten, and
-// returns this control plane's statements in the shards that differ. It skips statements
+// returns up to most of this control plane's statements in the shards that differ. The
+// caller has checked the edge's credential. Exchange skips statements
 // that this cluster has not signed, because a forged statement on the disk of an edge
 // must not keep valid ones from coming back. If a statement cannot be read, Exchange
 // takes no statement and returns EInvalid.
-func (s *Blocks) Exchange(ctx context.Context, x *Exchange) (answer Answer, err error) {
+func (s *Blocks) Exchange(ctx context.Context, x *api.EdgeBlocks, most int) (answer api.EdgeBlocksAnswer, err error) {
 	own := make([]replication.SignedBlock, 0, len(x.Blocks))
 	var refused error
 	for _, encoded := range x.Blocks {
@@ -232,7 +217,7 @@ func (s *Blocks) Exchange(ctx context.Context, x *Exchange) (answer Answer, err 
 		}
 	}
 	slices.SortFunc(own, func(a, b replication.SignedBlock) int { return cmp.Compare(a.Version, b.Version) })
-	for i := range own[:min(len(own), x.Most)] {
+	for i := range own[:min(len(own), most)] {
 		answer.Blocks, answer.Last = append(answer.Blocks, replication.AppendBlock(nil, &own[i])), own[i].Version
 	}
 	return answer, nil

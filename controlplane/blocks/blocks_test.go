@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/blocks"
 	"waypost/replication"
@@ -213,19 +214,19 @@ func TestBlocks_AreTakenBackFromEdgesAfterARestore(t *testing.T) {
 	third := first.unloaded(t)
 	forged := edge.All()[0]
 	forged.Version++
-	_, err = third.Blocks.Exchange(t.Context(), &blocks.Exchange{Node: "edge-1", Blocks: append([][]byte{[]byte("x")}, old...)})
+	_, err = third.Blocks.Exchange(t.Context(), &api.EdgeBlocks{Node: "edge-1", Blocks: append([][]byte{[]byte("x")}, old...)}, 2)
 	require.Equal(t, waypost.EInvalid, waypost.CodeOf(err))
 	require.Zero(t, third.set.Digest(), "a request that cannot be read changes nothing")
-	back, err := third.Blocks.Exchange(t.Context(), &blocks.Exchange{
-		Node: "edge-1", Digests: make([]uint64, replication.BlockShards), Most: 2,
+	back, err := third.Blocks.Exchange(t.Context(), &api.EdgeBlocks{
+		Node: "edge-1", Digests: make([]uint64, replication.BlockShards),
 		Blocks: append([][]byte{replication.AppendBlock(nil, &forged)}, old...),
-	})
+	}, 2)
 	require.NoError(t, err)
 	require.Equal(t, edge.Digest(), third.set.Digest(), "one that is forged is left out, and keeps no other back")
 	require.Len(t, back.Blocks, 2)
-	more, err := third.Blocks.Exchange(t.Context(), &blocks.Exchange{
-		Node: "edge-1", Digests: make([]uint64, replication.BlockShards), After: back.Last, Most: 2,
-	})
+	more, err := third.Blocks.Exchange(t.Context(), &api.EdgeBlocks{
+		Node: "edge-1", Digests: make([]uint64, replication.BlockShards), After: back.Last,
+	}, 2)
 	require.NoError(t, err)
 	require.Len(t, more.Blocks, len(old)-2)
 	last, err := replication.DecodeBlock(more.Blocks[0])

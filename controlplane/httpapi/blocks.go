@@ -120,31 +120,20 @@ const maxEdgeBlocks = 1 << 20
 // BlockTaker compares the blocks of an edge with those here. EInvalid: a block cannot
 // be read.
 type BlockTaker interface {
-	Exchange(ctx context.Context, x *blocks.Exchange) (blocks.Answer, error)
+	Exchange(ctx context.Context, x *api.EdgeBlocks, most int) (api.EdgeBlocksAnswer, error)
 }
 
 // EdgeBlocks compares blocks with edges, one [api.EdgeBlocks] a POST of at most 1 MiB,
 // and answers with [api.EdgeBlocksAnswer].
 func EdgeBlocks(to BlockTaker, log *slog.Logger) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var body api.EdgeBlocks
-		var answer blocks.Answer
-		err := readPosted(w, r, maxEdgeBlocks, &body)
-		if err == nil && (!waypost.ValidNode(body.Node) || len(body.Blocks) > api.MaxEdgeBlocks) {
-			err = waypost.Errorf(waypost.EInvalid, "the request needs the name of the edge, and has at most %d blocks", api.MaxEdgeBlocks)
+	return edgePosts(maxEdgeBlocks, "refused an edge's blocks of codes", log, func(ctx context.Context, body *api.EdgeBlocks) (any, error) {
+		if !waypost.ValidNode(body.Node) || len(body.Blocks) > api.MaxEdgeBlocks {
+			return nil, waypost.Errorf(waypost.EInvalid, "the request needs the name of the edge, and has at most %d blocks", api.MaxEdgeBlocks)
 		}
-		if err == nil {
-			err = edgeFrom(r.Context()).maySpeak(r.Context(), body.Node)
+		if err := edgeFrom(ctx).maySpeak(ctx, body.Node); err != nil {
+			return nil, err
 		}
-		if err == nil {
-			answer, err = to.Exchange(r.Context(), &blocks.Exchange{
-				Node: body.Node, Digests: body.Digests, After: body.After, Blocks: body.Blocks, Most: api.MaxEdgeBlocks,
-			})
-		}
-		if err != nil {
-			refuseEdge(w, r, log, "refused an edge's blocks of codes", err)
-			return
-		}
-		writeJSON(w, http.StatusOK, &api.EdgeBlocksAnswer{Digests: answer.Digests, Blocks: answer.Blocks, Last: answer.Last})
+		answer, err := to.Exchange(ctx, body, api.MaxEdgeBlocks)
+		return &answer, err
 	})
 }

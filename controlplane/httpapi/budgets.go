@@ -30,37 +30,21 @@ func EdgeBudgets(to BudgetTaker, log *slog.Logger, metrics prometheus.Registerer
 	excess := promauto.With(metrics).NewCounter(prometheus.CounterOpts{
 		Name: "waypost_budget_excess_clicks_total", Help: "Clicks of budgets that edges claim and were never granted; they are ignored.",
 	})
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var body api.EdgeBudgets
-		var report controlplane.BudgetReport
-		var grants controlplane.BudgetGrants
-		err := readPosted(w, r, maxBudgets, &body)
+	return edgePosts(maxBudgets, "refused an edge's accounts of click budgets", log, func(ctx context.Context, body *api.EdgeBudgets) (any, error) {
+		report, err := budgetsOf(body)
 		if err == nil {
-			report, err = budgetsOf(&body)
-		}
-		if err == nil {
-			err = edgeFrom(r.Context()).maySpeak(r.Context(), body.Node)
-		}
-		if err == nil {
-			report.Former = edgeFrom(r.Context()).former()
-			grants, err = to.ReportBudgets(r.Context(), &report)
+			err = edgeFrom(ctx).maySpeak(ctx, body.Node)
 		}
 		if err != nil {
-			refuseEdge(w, r, log, "refused an edge's accounts of click budgets", err)
-			return
+			return nil, err
 		}
-		if grants.Excess > 0 {
+		report.Former = edgeFrom(ctx).former()
+		grants, err := to.ReportBudgets(ctx, &report)
+		if err == nil && grants.Excess > 0 {
 			excess.Add(float64(grants.Excess))
-			log.WarnContext(r.Context(), "ignored clicks of budgets that an edge claims and was never granted", "edge", body.Node, "clicks", grants.Excess)
+			log.WarnContext(ctx, "ignored clicks of budgets that an edge claims and was never granted", "edge", body.Node, "clicks", grants.Excess)
 		}
-		answer := api.EdgeGrants{Epoch: grants.Epoch, Grants: make([]api.EdgeGrant, len(grants.Grants))}
-		for i, g := range grants.Grants {
-			answer.Grants[i] = api.EdgeGrant{Granted: g.Granted, State: string(g.State)}
-		}
-		for _, n := range grants.Recalled {
-			answer.Recalled = append(answer.Recalled, api.EdgeLink{Domain: uint32(n.Domain), Code: string(n.Code)})
-		}
-		writeJSON(w, http.StatusOK, &answer)
+		return &grants.EdgeGrants, err
 	})
 }
 

@@ -22,10 +22,10 @@ type granter struct{ last *controlplane.BudgetReport }
 
 func (g *granter) ReportBudgets(_ context.Context, r *controlplane.BudgetReport) (controlplane.BudgetGrants, error) {
 	g.last = r
-	return controlplane.BudgetGrants{
-		Epoch: 9, Grants: []controlplane.BudgetGrant{{Granted: 12, State: controlplane.BudgetOpen}},
-		Recalled: []controlplane.BudgetName{{Domain: 2, Code: "held"}},
-	}, nil
+	return controlplane.BudgetGrants{EdgeGrants: api.EdgeGrants{
+		Epoch: 9, Grants: []api.EdgeGrant{{Granted: 12, State: controlplane.BudgetOpen}},
+		Recalled: []api.EdgeLink{{Domain: 2, Code: "held"}},
+	}}, nil
 }
 
 func TestEdgeBudgets_TakesOnlyPossibleAccounts(t *testing.T) {

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -20,62 +21,48 @@ const (
 // Certificates knows the certificates that visitors of domains are shown.
 type Certificates interface {
 	// Of returns the certificate of a domain's host. It must not block.
-	Of(host string) controlplane.HostCertificate
+	Of(host string) api.DomainCertificate
 }
 
 // CertificateTaker takes the reports of edges about their certificates. EUnavailable:
 // there are too many.
 type CertificateTaker interface {
-	Report(node string, complete bool, hosts []controlplane.HostCertificate) error
+	Report(node string, complete bool, hosts []api.HostCertificate) error
 }
 
 // EdgeCertificates takes the certificates of edges, one [api.EdgeCertificates] a POST of
 // at most 256 KiB, and answers 204.
 func EdgeCertificates(to CertificateTaker, log *slog.Logger) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var body api.EdgeCertificates
-		var hosts []controlplane.HostCertificate
-		err := readPosted(w, r, maxCertificates, &body)
+	const refusal = "refused an edge's report of certificates"
+	return edgePosts(maxCertificates, refusal, log, func(ctx context.Context, body *api.EdgeCertificates) (any, error) {
+		err := checkCertificates(body)
 		if err == nil {
-			hosts, err = certificatesOf(&body)
-		}
-		if err == nil {
-			err = edgeFrom(r.Context()).maySpeak(r.Context(), body.Node)
+			err = edgeFrom(ctx).maySpeak(ctx, body.Node)
 		}
 		if err == nil {
-			err = to.Report(body.Node, body.Complete, hosts)
+			err = to.Report(body.Node, body.Complete, body.Hosts)
 		}
-		if err != nil {
-			refuseEdge(w, r, log, "refused an edge's report of certificates", err)
-			return
-		}
-		w.WriteHeader(http.StatusNoContent)
+		return nil, err
 	})
 }
 
-// certificatesOf accepts only texts that can be shown to the owners of domains as they
+// checkCertificates accepts only texts that can be shown to the owners of domains as they
 // are.
-func certificatesOf(b *api.EdgeCertificates) ([]controlplane.HostCertificate, error) {
+func checkCertificates(b *api.EdgeCertificates) error {
 	if !waypost.ValidNode(b.Node) || len(b.Hosts) > controlplane.MaxHostCertificates {
-		return nil, waypost.Errorf(waypost.EInvalid, "the report needs the name of the edge, and at most %d hosts", controlplane.MaxHostCertificates)
+		return waypost.Errorf(waypost.EInvalid, "the report needs the name of the edge, and at most %d hosts", controlplane.MaxHostCertificates)
 	}
-	hosts := make([]controlplane.HostCertificate, len(b.Hosts))
-	for i, h := range b.Hosts {
-		state := controlplane.CertificateState(h.State)
+	for _, h := range b.Hosts {
 		switch {
 		case h.Host == "" || len(h.Host) > maxHost || !waypost.Printable(h.Host):
-			return nil, waypost.Errorf(waypost.EInvalid, "a host must be 1 to %d printable characters", maxHost)
-		case state != controlplane.CertificateWaiting && state != controlplane.CertificateValid && state != controlplane.CertificateFailed:
-			return nil, waypost.Errorf(waypost.EInvalid, "the state of a certificate must be waiting, valid or failed")
+			return waypost.Errorf(waypost.EInvalid, "a host must be 1 to %d printable characters", maxHost)
+		case h.State != controlplane.CertificateWaiting && h.State != controlplane.CertificateValid && h.State != controlplane.CertificateFailed:
+			return waypost.Errorf(waypost.EInvalid, "the state of a certificate must be waiting, valid or failed")
 		case len(h.Error) > maxCertificateError || !waypost.Printable(strings.ReplaceAll(h.Error, " ", "")):
-			return nil, waypost.Errorf(waypost.EInvalid, "an error must be at most %d printable characters", maxCertificateError)
+			return waypost.Errorf(waypost.EInvalid, "an error must be at most %d printable characters", maxCertificateError)
 		case h.Until != nil && !plausible(*h.Until):
-			return nil, waypost.Errorf(waypost.EInvalid, "until must be between 1970 and 9999, or left out")
-		}
-		hosts[i] = controlplane.HostCertificate{Host: h.Host, State: state, Error: h.Error}
-		if h.Until != nil {
-			hosts[i].Until = *h.Until
+			return waypost.Errorf(waypost.EInvalid, "until must be between 1970 and 9999, or left out")
 		}
 	}
-	return hosts, nil
+	return nil
 }

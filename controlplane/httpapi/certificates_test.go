@@ -47,7 +47,7 @@ func TestEdgeCertificates_TakesOnlyWhatCanBeShown(t *testing.T) {
 	requireProblem(t, send(http.MethodGet, host(good)), 405, "method-not-allowed")
 	requireProblem(t, send(http.MethodPost, host(good)+strings.Repeat(" ", 256<<10)), 413, "too-large")
 	require.Equal(t, http.StatusNoContent, send(http.MethodPost, host(good)).StatusCode)
-	require.Equal(t, controlplane.HostCertificate{
-		Host: "go.example", State: controlplane.CertificateFailed, Until: time.Date(2031, 5, 6, 6, 8, 9, 0, time.UTC), Error: "DNS has no address",
+	require.Equal(t, api.DomainCertificate{
+		State: controlplane.CertificateFailed, Until: new(time.Date(2031, 5, 6, 6, 8, 9, 0, time.UTC)), Error: "DNS has no address",
 	}, to.Of("go.example"))
 }

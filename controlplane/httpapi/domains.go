@@ -177,13 +177,12 @@ const (
 )
 
 func (a *domainsAPI) domainOf(d *controlplane.OwnedDomain) api.Domain {
-	certificate := controlplane.HostCertificate{State: controlplane.CertificateNone}
+	certificate := api.DomainCertificate{State: controlplane.CertificateNone}
 	if d.Served() { // otherwise the host may be another workspace's
 		certificate = a.certificates.Of(d.Host)
 	}
 	shown := api.Domain{
-		Certificate: api.DomainCertificate{State: string(certificate.State), Until: moment(certificate.Until), Error: certificate.Error},
-		ID:          uint32(d.ID), Host: d.Host, Shared: d.Workspace == 0, State: string(d.State),
+		Certificate: certificate, ID: uint32(d.ID), Host: d.Host, Shared: d.Workspace == 0, State: string(d.State),
 		RootURL: string(d.Root), NotFoundURL: string(d.NotFound), MaintenanceURL: string(d.Maintenance),
 		ExactPaths: d.Traits&waypost.ExactPaths != 0, Case: caseSensitive, CaseSwitching: d.Traits&waypost.CaseSwitching != 0,
 	}

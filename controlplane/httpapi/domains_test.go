@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
 )
@@ -25,11 +26,11 @@ type domains struct {
 // certificates has those of two hosts, of which one may be no domain of the workspace.
 type certificates struct{}
 
-func (certificates) Of(host string) controlplane.HostCertificate {
+func (certificates) Of(host string) api.DomainCertificate {
 	if host == "go.example" || host == "theirs.example" {
-		return controlplane.HostCertificate{State: controlplane.CertificateFailed, Until: time.Unix(1_800_000_000, 0), Error: "refused"}
+		return api.DomainCertificate{State: controlplane.CertificateFailed, Until: new(time.Unix(1_800_000_000, 0).UTC()), Error: "refused"}
 	}
-	return controlplane.HostCertificate{State: controlplane.CertificateNone}
+	return api.DomainCertificate{State: controlplane.CertificateNone}
 }
 
 var proof = controlplane.OwnedDomain{State: controlplane.DomainPending, Proof: "waypost-1234"}

@@ -59,58 +59,63 @@ type OutcomeTaker interface {
 // and answers 204, or 200 with [api.EdgeOrders]. It takes only reports that the sender
 // may make by its [EdgeGate], and any report without a gate.
 func EdgeReports(reports ReportTaker, orders OrderGiver, blocks BlockDigest, log *slog.Logger) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var body api.EdgeReport
-		report, err := fleet.EdgeReport{}, readPosted(w, r, maxReport, &body)
+	return edgePosts(maxReport, "refused an edge's report", log, func(ctx context.Context, body *api.EdgeReport) (answer any, err error) {
+		report, err := reportOf(body)
+		from := edgeFrom(ctx)
 		if err == nil {
-			report, err = reportOf(&body)
-		}
-		from := edgeFrom(r.Context())
-		if err == nil {
-			err = from.mayReport(r.Context(), report.Node, waypost.Region(report.Region))
+			err = from.mayReport(ctx, report.Node, waypost.Region(report.Region))
 		}
 		var catchUp waypost.Position
 		if err == nil {
 			report.Credential = from.credential()
-			catchUp, err = reports.Report(r.Context(), report)
-		}
-		if err != nil {
-			refuseEdge(w, r, log, "refused an edge's report", err)
-			return
+			catchUp, err = reports.Report(ctx, report)
 		}
 		differs := blocks != nil && report.Blocks != nil && *report.Blocks != blocks.Digest()
-		if open := orders.For(report.Node); (len(open) > 0 || differs || report.Starting) && !report.Leaving {
-			shown := api.EdgeOrders{Orders: open[:min(len(open), maxOpenOrders)], Blocks: differs}
-			if report.Starting {
-				shown.CatchUp = catchUp.String()
-			}
-			writeJSON(w, http.StatusOK, &shown) // a lost answer is sent again
-			return
+		open := orders.For(report.Node)
+		if err != nil || report.Leaving || len(open) == 0 && !differs && !report.Starting {
+			return nil, err
 		}
-		w.WriteHeader(http.StatusNoContent)
+		shown := api.EdgeOrders{Orders: open[:min(len(open), maxOpenOrders)], Blocks: differs}
+		if report.Starting {
+			shown.CatchUp = catchUp.String()
+		}
+		return &shown, nil // a lost answer is sent again
 	})
 }
 
 // EdgeOutcomes takes the outcomes of orders, one [api.EdgeAnswer] a POST of at most 64
 // KiB, and answers 204.
 func EdgeOutcomes(orders OutcomeTaker, log *slog.Logger) http.Handler {
+	return edgePosts(maxOutcome, "refused an edge's answer to an order", log, func(ctx context.Context, body *api.EdgeAnswer) (any, error) {
+		err := checkAnswer(body)
+		if err == nil {
+			err = edgeFrom(ctx).maySpeak(ctx, body.Node)
+		}
+		if err == nil {
+			err = orders.Done(ctx, body.Node, body.Order, body.Outcome)
+		}
+		return nil, err
+	})
+}
+
+// edgePosts passes the bodies of edges, each JSON of at most that many bytes in a POST,
+// to a function, and answers with what it returns, 204 for nil. A refusal is logged.
+func edgePosts[B any](most int64, refusal string, log *slog.Logger, handle func(context.Context, *B) (answer any, err error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var body api.EdgeAnswer
-		err := readPosted(w, r, maxOutcome, &body)
+		var body B
+		var answer any
+		err := readPosted(w, r, most, &body)
 		if err == nil {
-			err = checkAnswer(&body)
+			answer, err = handle(r.Context(), &body)
 		}
-		if err == nil {
-			err = edgeFrom(r.Context()).maySpeak(r.Context(), body.Node)
+		switch {
+		case err != nil:
+			refuseEdge(w, r, log, refusal, err)
+		case answer == nil:
+			w.WriteHeader(http.StatusNoContent)
+		default:
+			writeJSON(w, http.StatusOK, answer)
 		}
-		if err == nil {
-			err = orders.Done(r.Context(), body.Node, body.Order, body.Outcome)
-		}
-		if err != nil {
-			refuseEdge(w, r, log, "refused an edge's answer to an order", err)
-			return
-		}
-		w.WriteHeader(http.StatusNoContent)
 	})
 }
 

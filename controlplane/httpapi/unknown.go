@@ -22,24 +22,16 @@ type UnknownTaker interface {
 // EdgeUnknown takes the unknown addresses of edges, one [api.EdgeUnknown] a POST of at
 // most 1 MiB, and answers 204, also when the report was counted before.
 func EdgeUnknown(to UnknownTaker, log *slog.Logger) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var body api.EdgeUnknown
-		var report controlplane.UnknownReport
-		err := readPosted(w, r, maxUnknownReport, &body)
+	const refusal = "refused an edge's report of unknown addresses"
+	return edgePosts(maxUnknownReport, refusal, log, func(ctx context.Context, body *api.EdgeUnknown) (any, error) {
+		report, err := unknownOf(body)
 		if err == nil {
-			report, err = unknownOf(&body)
-		}
-		if err == nil {
-			err = edgeFrom(r.Context()).maySpeak(r.Context(), body.Node)
+			err = edgeFrom(ctx).maySpeak(ctx, body.Node)
 		}
 		if err == nil {
-			err = to.CountUnknown(r.Context(), &report)
+			err = to.CountUnknown(ctx, &report)
 		}
-		if err != nil {
-			refuseEdge(w, r, log, "refused an edge's report of unknown addresses", err)
-			return
-		}
-		w.WriteHeader(http.StatusNoContent)
+		return nil, err
 	})
 }
 

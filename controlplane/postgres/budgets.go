@@ -194,7 +194,7 @@ func (db *BudgetStore) dropVainWishes(ctx context.Context, accounts []controlpla
 			return err
 		}
 		for i := range accounts {
-			l := links[controlplane.BudgetName{Domain: accounts[i].Domain, Code: accounts[i].Code}]
+			l := links[controlplane.LinkName{Domain: accounts[i].Domain, Code: accounts[i].Code}]
 			if isAhead(accounts[i]) && (l == nil || l.limit == nil || budget.Pool{Limit: *l.limit, Edges: edges}.Ahead() == 0) {
 				accounts[i].Want = 0
 			}
@@ -204,9 +204,9 @@ func (db *BudgetStore) dropVainWishes(ctx context.Context, accounts []controlpla
 }
 
 // recalledBudgets returns the links of which an edge is to give clicks back.
-func recalledBudgets(ctx context.Context, tx pgx.Tx, node string) (names []controlplane.BudgetName, err error) {
+func recalledBudgets(ctx context.Context, tx pgx.Tx, node string) ([]api.EdgeLink, error) {
 	rows, _ := tx.Query(ctx, selectRecalled, node)
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[controlplane.BudgetName])
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[api.EdgeLink])
 }
 
 // warn names the edges for which budgets wait, once a minute.
@@ -225,15 +225,15 @@ func (db *BudgetStore) warn(ctx context.Context) {
 // selectBudgets finds the links of accounts.
 func selectBudgets(
 	ctx context.Context, tx pgx.Tx, accounts []controlplane.BudgetAccount,
-) (links map[controlplane.BudgetName]*budgetLink, err error) {
+) (links map[controlplane.LinkName]*budgetLink, err error) {
 	domains, codes := make([]int32, len(accounts)), make([]string, len(accounts))
 	for i := range accounts {
 		domains[i], codes[i] = int32(accounts[i].Domain), string(accounts[i].Code)
 	}
 	rows, _ := tx.Query(ctx, selectBudgetLinks, domains, codes)
-	links = make(map[controlplane.BudgetName]*budgetLink)
+	links = make(map[controlplane.LinkName]*budgetLink)
 	var l budgetLink
-	var n controlplane.BudgetName
+	var n controlplane.LinkName
 	_, err = pgx.ForEachRow(rows, []any{&l.id, &l.workspace, &n.Domain, &n.Code, &l.limit}, func() error {
 		links[n] = &budgetLink{id: l.id, workspace: l.workspace, limit: l.limit}
 		return nil
@@ -245,12 +245,12 @@ func selectBudgets(
 // holds the ids of the links with exact budgets, which grant clicks.
 func findBudgets(
 	ctx context.Context, tx pgx.Tx, accounts []controlplane.BudgetAccount,
-) (links map[controlplane.BudgetName]*budgetLink, limited []int64, err error) {
+) (links map[controlplane.LinkName]*budgetLink, limited []int64, err error) {
 	if links, err = selectBudgets(ctx, tx, accounts); err != nil {
 		return nil, nil, err
 	}
 	for i := range accounts {
-		l := links[controlplane.BudgetName{Domain: accounts[i].Domain, Code: accounts[i].Code}]
+		l := links[controlplane.LinkName{Domain: accounts[i].Domain, Code: accounts[i].Code}]
 		if l != nil && l.limit != nil && (accounts[i].Want > 0 || accounts[i].Granted > 0) {
 			limited = append(limited, l.id)
 		}
@@ -320,14 +320,14 @@ func accountsOf(ctx context.Context, tx pgx.Tx, r *controlplane.BudgetReport, id
 type placing struct {
 	node     string
 	edges    int64
-	links    map[controlplane.BudgetName]*budgetLink
+	links    map[controlplane.LinkName]*budgetLink
 	known    map[budgetAccount]knownAccount
 	frozen   bool  // nothing is granted
 	believes bool  // PostgreSQL may have forgotten grants, and believes what edges claim
 	excess   int64 // clicks that were claimed otherwise
 	changed  []budgetAccount
 	recalled []int64 // links of which other edges hold clicks that visitors wait for
-	grants   []controlplane.BudgetGrant
+	grants   []api.EdgeGrant
 }
 
 // placeAll locks the budgets of a report, and places its accounts.
@@ -363,10 +363,10 @@ func (p *placing) placeAll(ctx context.Context, tx pgx.Tx, r *controlplane.Budge
 
 // place merges one account with its row, and grants the clicks that it asks for. If the
 // answer with the last grant was lost, place only repeats that grant.
-func (p *placing) place(a *controlplane.BudgetAccount) controlplane.BudgetGrant {
-	l := p.links[controlplane.BudgetName{Domain: a.Domain, Code: a.Code}]
+func (p *placing) place(a *controlplane.BudgetAccount) api.EdgeGrant {
+	l := p.links[controlplane.LinkName{Domain: a.Domain, Code: a.Code}]
 	if l == nil {
-		return controlplane.BudgetGrant{Granted: a.Granted, State: controlplane.BudgetGone}
+		return api.EdgeGrant{Granted: a.Granted, State: controlplane.BudgetGone}
 	}
 	k := budgetAccount{l.id, a.ID}
 	before := p.known[k]
@@ -380,7 +380,7 @@ func (p *placing) place(a *controlplane.BudgetAccount) controlplane.BudgetGrant 
 	after.Spent = min(after.Spent, after.Used())
 	l.used += after.Used() - before.Used()
 	l.spent += after.Spent - before.Spent
-	grant := controlplane.BudgetGrant{State: controlplane.BudgetNone}
+	grant := api.EdgeGrant{State: controlplane.BudgetNone}
 	if l.limit != nil {
 		pool := budget.Pool{Limit: *l.limit, Used: l.base + l.used, Edges: p.edges}
 		if l.burned {
@@ -435,8 +435,7 @@ func (p *placing) save(ctx context.Context, tx pgx.Tx) error {
 		a := p.known[k]
 		nodes[i], links[i], accounts[i], granted[i], returned[i], spent[i] = a.node, k.link, k.id, a.Granted, a.Returned, a.Spent
 	}
-	_, err := tx.Exec(ctx, saveAccounts, nodes, links, accounts, granted, returned, spent)
-	return err
+	return scoped.Exec(ctx, tx, saveAccounts, nodes, links, accounts, granted, returned, spent)
 }
 
 // completeBudgets notes that an edge has reported all its accounts in this epoch. Clicks

@@ -40,7 +40,7 @@ func account(code string, id byte, a budget.Account, want int64) controlplane.Bu
 }
 
 // reports sends one account of a node in the newest epoch.
-func reports(t *testing.T, db *postgres.DB, node string, a controlplane.BudgetAccount) controlplane.BudgetGrant {
+func reports(t *testing.T, db *postgres.DB, node string, a controlplane.BudgetAccount) api.EdgeGrant {
 	t.Helper()
 	asked, err := db.ReportBudgets(t.Context(), &controlplane.BudgetReport{Node: node})
 	require.NoError(t, err)
@@ -81,7 +81,7 @@ func TestBudgets_GiveALostAnswerAgain(t *testing.T) {
 	db, hand := open(t)
 	l := limited(t, db, hand, "lost", 80)
 	for range 3 { // the edge has never seen the answer
-		require.Equal(t, controlplane.BudgetGrant{Granted: 5, State: controlplane.BudgetOpen},
+		require.Equal(t, api.EdgeGrant{Granted: 5, State: controlplane.BudgetOpen},
 			reports(t, db, "edge-a", account("lost", 1, budget.Account{}, 5)))
 	}
 	require.EqualValues(t, 7, reports(t, db, "edge-a", account("lost", 1, budget.Account{Granted: 5, Spent: 4}, 2)).Granted)
@@ -115,7 +115,7 @@ func TestBudgets_FollowTheLink(t *testing.T) {
 	budgeted(t, hand, "follow", "exact", 1)
 	require.Equal(t, controlplane.BudgetUsed, reports(t, db, "edge-b", account("follow", 1, budget.Account{}, 3)).State, "and lowered")
 	budgeted(t, hand, "follow", "eventual", 9)
-	require.Equal(t, controlplane.BudgetGrant{Granted: 2, State: controlplane.BudgetNone},
+	require.Equal(t, api.EdgeGrant{Granted: 2, State: controlplane.BudgetNone},
 		reports(t, db, "edge-a", account("follow", 1, budget.Account{Granted: 2}, 3)))
 	exec(t, hand, `UPDATE link SET deleted_at = now() WHERE code = 'follow'`)
 	require.Equal(t, controlplane.BudgetNone, reports(t, db, "edge-a", account("follow", 1, budget.Account{Granted: 2}, 3)).State,
@@ -127,7 +127,7 @@ func TestBudgets_CountTheClicksOfTimesInWhichTheyWereOff(t *testing.T) {
 	db, hand := open(t)
 	l := limited(t, db, hand, "tickets", 10)
 	var held budget.Account
-	ask := func() controlplane.BudgetState {
+	ask := func() string {
 		t.Helper()
 		g := reports(t, db, "edge-a", account("tickets", 1, held, 1))
 		held.Granted, held.Spent = g.Granted, g.Granted
@@ -246,12 +246,12 @@ func TestBudgets_AreUsedOnceAllClicksAreSpent(t *testing.T) {
 		})
 		require.NoError(t, err)
 	}
-	state := func() controlplane.BudgetState {
+	state := func() string {
 		t.Helper()
 		return reports(t, db, "edge-c", account("tickets", 3, budget.Account{}, 1)).State
 	}
 	require.EqualValues(t, 1, reports(t, db, "edge-a", account("tickets", 1, budget.Account{}, 1)).Granted)
-	require.Equal(t, controlplane.BudgetGrant{Granted: 1, State: controlplane.BudgetHeld},
+	require.Equal(t, api.EdgeGrant{Granted: 1, State: controlplane.BudgetHeld},
 		reports(t, db, "edge-b", account("tickets", 2, budget.Account{}, 1)))
 	require.Equal(t, controlplane.BudgetHeld, state())
 	reports(t, db, "edge-a", account("tickets", 1, budget.Account{Granted: 1, Spent: 1}, 0))
@@ -335,7 +335,7 @@ func TestBudgets_RecallClicksThatVisitorsOfOtherEdgesWaitFor(t *testing.T) {
 	db, hand := open(t)
 	knows(t, db, "edge-a", "edge-b")
 	limited(t, db, hand, "tickets", 1)
-	recalled := func(node string) []controlplane.BudgetName {
+	recalled := func(node string) []api.EdgeLink {
 		t.Helper()
 		got, err := db.ReportBudgets(t.Context(), &controlplane.BudgetReport{Node: node})
 		require.NoError(t, err)
@@ -344,7 +344,7 @@ func TestBudgets_RecallClicksThatVisitorsOfOtherEdgesWaitFor(t *testing.T) {
 	require.EqualValues(t, 1, reports(t, db, "edge-a", account("tickets", 1, budget.Account{}, 1)).Granted)
 	require.Empty(t, recalled("edge-a"), "no visitor of another edge waits")
 	require.Equal(t, controlplane.BudgetHeld, reports(t, db, "edge-b", account("tickets", 2, budget.Account{}, 1)).State)
-	require.Equal(t, []controlplane.BudgetName{{Domain: waypost.DefaultDomain, Code: "tickets"}}, recalled("edge-a"))
+	require.Equal(t, []api.EdgeLink{{Domain: uint32(waypost.DefaultDomain), Code: "tickets"}}, recalled("edge-a"))
 	require.Empty(t, recalled("edge-b"), "it holds none")
 	reports(t, db, "edge-a", account("tickets", 1, budget.Account{Granted: 1, Returned: 1}, 0))
 	require.Empty(t, recalled("edge-a"))
@@ -371,7 +371,7 @@ func TestBudgets_AreFrozenInANewEpochUntilEveryEdgeHasReported(t *testing.T) {
 	exec(t, hand, `UPDATE changelog_epoch SET opened_at = opened_at - interval '1 minute'`)
 
 	held := budget.Account{Granted: 5, Spent: 1}
-	require.Equal(t, controlplane.BudgetGrant{Granted: 0, State: controlplane.BudgetHeld},
+	require.Equal(t, api.EdgeGrant{Granted: 0, State: controlplane.BudgetHeld},
 		reports(t, db, "edge-b", account("frozen", 1, budget.Account{}, 5)))
 	epoch := uint32(number(t, hand, `SELECT epoch FROM changelog_head`))
 	all := &controlplane.BudgetReport{Node: "edge-a", Epoch: epoch, Complete: true, Accounts: []controlplane.BudgetAccount{account("frozen", 1, held, 0)}}

@@ -101,7 +101,8 @@ func (db *DomainStore) SetDomain(
 				exact_paths     = coalesce($6, exact_paths),
 				ignores_case    = coalesce($7, ignores_case),
 				case_switching  = case_switching OR coalesce($7 <> ignores_case, false)
-			WHERE id = $1 AND NOT retired AND `+whose, id, by.Workspace, c.Root, c.NotFound, c.Maintenance, c.ExactPaths, c.IgnoresCase); err != nil {
+			WHERE id = $1 AND NOT retired AND `+whose,
+			id, by.Workspace, c.Root, c.NotFound, c.Maintenance, c.ExactPaths, c.IgnoresCase); err != nil {
 			return err
 		}
 		if d, err = owned(ctx, tx, id); err != nil {

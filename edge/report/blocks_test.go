@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost/api"
-	"waypost/controlplane/blocks"
 	"waypost/controlplane/httpapi"
 	"waypost/edge/report"
 )
@@ -77,14 +76,14 @@ func (s *shelf) Lacking(_ []uint64, known [][]byte) (lacking [][]byte) {
 }
 
 // Exchange implements httpapi.BlockTaker.
-func (s *shelf) Exchange(_ context.Context, x *blocks.Exchange) (a blocks.Answer, err error) {
+func (s *shelf) Exchange(_ context.Context, x *api.EdgeBlocks, most int) (a api.EdgeBlocksAnswer, err error) {
 	s.Hear(x.Blocks...)
 	a.Digests = s.Shards()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked++
 	for _, v := range s.versions {
-		if len(x.Digests) > 0 && v > x.After && len(a.Blocks) < x.Most {
+		if len(x.Digests) > 0 && v > x.After && len(a.Blocks) < most {
 			a.Blocks, a.Last = append(a.Blocks, fmt.Append(nil, v)), v
 		}
 	}

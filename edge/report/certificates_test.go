@@ -17,9 +17,9 @@ import (
 )
 
 // inspector takes certificates as the control plane does.
-type inspector chan []controlplane.HostCertificate
+type inspector chan []api.HostCertificate
 
-func (i inspector) Report(node string, complete bool, hosts []controlplane.HostCertificate) error {
+func (i inspector) Report(node string, complete bool, hosts []api.HostCertificate) error {
 	if node == "edge-a" && !complete {
 		i <- hosts
 	}
@@ -43,14 +43,14 @@ func TestReporter_SendsTheLargestListOfCertificates(t *testing.T) {
 	_, stop := run(t, report.Config{
 		URL: serve(t, mux), Interval: time.Millisecond, Timeout: time.Minute, Certificates: certificates, CertificatesInterval: time.Millisecond,
 	})
-	var first []controlplane.HostCertificate
+	var first []api.HostCertificate
 	select {
 	case first = <-arrived:
 	case <-time.After(time.Minute):
 		t.Fatal("nothing has arrived")
 	}
 	require.Len(t, first, controlplane.MaxHostCertificates)
-	require.Equal(t, until, first[0].Until)
+	require.Equal(t, until, *first[0].Until)
 	require.Equal(t, controlplane.CertificateFailed, first[0].State)
 	require.True(t, strings.HasPrefix(first[0].Error, `no?"`) && strings.HasSuffix(first[0].Error, `"...`))
 	stop()
