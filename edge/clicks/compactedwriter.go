@@ -28,9 +28,6 @@ type compactedWriter struct {
 	who      []waypost.Visitor
 	profiles profiles
 	round    uint32 // of the dictionary
-
-	rowsBuf []waypost.ClickRow // to sort with
-	whoBuf  []waypost.Visitor
 }
 
 // span says where a link's rows and visitors end.
@@ -148,7 +145,7 @@ func (w *compactedWriter) visitor(v waypost.Visitor) error {
 // clicks.
 func (w *compactedWriter) spill() error {
 	first := w.last()
-	if w.who = append(w.who[:first.who], w.eachOnce(w.who[first.who:])...); len(w.who)-first.who < 2*maxBlockRows {
+	if w.who = append(w.who[:first.who], eachOnce(w.packer.pace, w.who[first.who:])...); len(w.who)-first.who < 2*maxBlockRows {
 		return nil
 	}
 	rest, was := slices.Clone(w.rows[first.rows:]), newDictionary(slices.Clone(w.profiles.list))
@@ -182,7 +179,7 @@ func (w *compactedWriter) spill() error {
 func (w *compactedWriter) endLink() {
 	first := w.last()
 	w.rows = append(w.rows[:first.rows], w.alike(w.rows[first.rows:])...)
-	w.who = append(w.who[:first.who], w.eachOnce(w.who[first.who:])...)
+	w.who = append(w.who[:first.who], eachOnce(w.packer.pace, w.who[first.who:])...)
 	w.spans = append(w.spans, span{len(w.rows), len(w.who)})
 }
 
@@ -277,8 +274,7 @@ func (w *compactedWriter) alike(rows []waypost.ClickRow) []waypost.ClickRow {
 	if w.grade == exactGrade || len(rows) < 2 {
 		return rows
 	}
-	w.rowsBuf = slices.Grow(w.rowsBuf[:0], len(rows))
-	sortPaced(w.packer.pace, rows, w.rowsBuf[:len(rows)], func(a, b waypost.ClickRow) int {
+	sortPaced(w.packer.pace, rows, func(a, b waypost.ClickRow) int {
 		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Profile, b.Profile))
 	})
 	n := 0
@@ -291,10 +287,4 @@ func (w *compactedWriter) alike(rows []waypost.ClickRow) []waypost.ClickRow {
 		}
 	}
 	return rows[:n+1]
-}
-
-// eachOnce puts visitors in order, and leaves out duplicates.
-func (w *compactedWriter) eachOnce(who []waypost.Visitor) []waypost.Visitor {
-	w.whoBuf = slices.Grow(w.whoBuf[:0], len(who))
-	return eachOnce(w.packer.pace, who, w.whoBuf[:len(who)])
 }

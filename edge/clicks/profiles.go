@@ -107,14 +107,13 @@ func answerOf(rule, variant uint8) (uint8, uint8) {
 type profiles struct {
 	list    []waypost.ClickProfile
 	numbers map[waypost.ClickProfile]uint32
-	bytes   int      // as encoded
-	unknown [2]int64 // number + 1 of the profiles of unknown people and unknown bots
+	bytes   int // as encoded
 }
 
 const maxProfileBytes = 2 << 20
 
 func (p *profiles) reset() {
-	p.list, p.bytes, p.unknown = p.list[:0], 0, [2]int64{}
+	p.list, p.bytes = p.list[:0], 0
 	if p.numbers == nil {
 		p.numbers = make(map[waypost.ClickProfile]uint32)
 	}
@@ -123,26 +122,15 @@ func (p *profiles) reset() {
 
 // number returns the number of a profile; false if there are too many.
 func (p *profiles) number(of *waypost.ClickProfile) (uint32, bool) {
-	bot := 0
-	if of.Bot {
-		bot = 1
+	if n, known := p.numbers[*of]; known {
+		return n, true
 	}
-	unknown := *of == waypost.ClickProfile{Bot: of.Bot}
-	if unknown && p.unknown[bot] > 0 {
-		return uint32(p.unknown[bot] - 1), true
+	size := 14 + len(of.Country) + len(of.City) + len(of.Device) + len(of.Browser) + len(of.OS) + len(of.Referrer) + len(of.UTM)
+	if len(p.list) == clickbatch.MaxProfiles || p.bytes+size > maxProfileBytes {
+		return 0, false
 	}
-	n, known := p.numbers[*of]
-	if !known {
-		size := 14 + len(of.Country) + len(of.City) + len(of.Device) + len(of.Browser) + len(of.OS) + len(of.Referrer) + len(of.UTM)
-		if len(p.list) == clickbatch.MaxProfiles || p.bytes+size > maxProfileBytes {
-			return 0, false
-		}
-		n = uint32(len(p.list))
-		p.list, p.bytes = append(p.list, *of), p.bytes+size
-		p.numbers[*of] = n
-	}
-	if unknown {
-		p.unknown[bot] = int64(n) + 1
-	}
+	n := uint32(len(p.list))
+	p.list, p.bytes = append(p.list, *of), p.bytes+size
+	p.numbers[*of] = n
 	return n, true
 }

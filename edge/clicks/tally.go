@@ -2,6 +2,7 @@ package clicks
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"math/bits"
 	"math/rand/v2"
@@ -27,11 +28,10 @@ type tally struct {
 	bytes int // of the batch, at most
 
 	// The memory of batch:
-	out      []waypost.LinkClicks
-	rows     []waypost.ClickRow
-	who      []waypost.Visitor
-	whoBuf   []waypost.Visitor
-	from, to []sortKey
+	out  []waypost.LinkClicks
+	rows []waypost.ClickRow
+	who  []waypost.Visitor
+	keys []sortKey
 }
 
 // hit is one click.
@@ -152,11 +152,7 @@ func (t *tally) spread() {
 // put makes link n the i-th of a batch.
 func (t *tally) put(i, n int, codes string) {
 	l := &t.links[n]
-	who := t.who[l.begin:l.who:l.who]
-	if len(who) > 1 {
-		t.whoBuf = slices.Grow(t.whoBuf[:0], len(who))
-		who = eachOnce(t.pace, who, t.whoBuf[:len(who)])
-	}
+	who := eachOnce(t.pace, t.who[l.begin:l.who:l.who])
 	t.out[i] = waypost.LinkClicks{
 		Domain: l.domain, Code: waypost.Code(codes[l.at : l.at+uint32(l.length)]), Last: l.last,
 		Rows: t.rows[l.begin:l.rows:l.rows], Visitors: who,
@@ -164,9 +160,17 @@ func (t *tally) put(i, n int, codes string) {
 }
 
 // eachOnce puts visitors in order, and leaves out duplicates.
-func eachOnce(p *pacer.Pacer, who, scratch []waypost.Visitor) []waypost.Visitor {
-	sortPaced(p, who, scratch, waypost.Visitor.Compare)
+func eachOnce(p *pacer.Pacer, who []waypost.Visitor) []waypost.Visitor {
+	sortPaced(p, who, waypost.Visitor.Compare)
 	return slices.Compact(who)
+}
+
+// sortPaced sorts s, and pauses now and then.
+func sortPaced[T any](p *pacer.Pacer, s []T, compare func(a, b T) int) {
+	slices.SortFunc(s, func(a, b T) int {
+		p.Step()
+		return compare(a, b)
+	})
 }
 
 // tallied is one link of a tally.
@@ -274,52 +278,17 @@ type sortKey struct {
 	n      uint32 // of the link
 }
 
-// order returns the keys of the links in order. It sorts by one byte after the other,
-// from the last one of the prefix to the first one of the domain. It skips bytes that
-// are equal in all of them. Codes with the same prefix remain to be compared.
+// order returns the keys of the links in order.
 func (t *tally) order() []sortKey {
-	n := len(t.links)
-	t.from, t.to = slices.Grow(t.from[:0], n), slices.Grow(t.to[:0], n)
-	from, to := t.from[:n], t.to[:n]
+	t.keys = t.keys[:0]
 	for i := range t.links {
-		from[i] = sortKey{t.links[i].prefix, t.links[i].domain, uint32(i)}
+		t.keys = append(t.keys, sortKey{t.links[i].prefix, t.links[i].domain, uint32(i)})
 	}
-	for shift := 0; shift < 96; shift += 8 {
-		var begins [257]int
-		for i := range from {
-			begins[1+from[i].byteAt(shift)]++
+	sortPaced(t.pace, t.keys, func(a, b sortKey) int {
+		if c := cmp.Or(cmp.Compare(a.domain, b.domain), cmp.Compare(a.prefix, b.prefix)); c != 0 {
+			return c
 		}
-		if slices.Contains(begins[1:], len(from)) {
-			continue
-		}
-		for i := range 255 {
-			begins[i+1] += begins[i]
-		}
-		for i := range from {
-			b := from[i].byteAt(shift)
-			to[begins[b]] = from[i]
-			begins[b]++
-		}
-		from, to = to, from
-		t.pace.Pause()
-	}
-	for begin := 0; begin < len(from); {
-		end := begin + 1
-		for end < len(from) && from[end].prefix == from[begin].prefix && from[end].domain == from[begin].domain {
-			end++
-		}
-		slices.SortFunc(from[begin:end], func(a, b sortKey) int {
-			return bytes.Compare(t.restOf(&t.links[a.n]), t.restOf(&t.links[b.n]))
-		})
-		begin = end
-	}
-	return from
-}
-
-// byteAt returns a byte of the domain and the prefix together, taken as one number.
-func (k *sortKey) byteAt(shift int) byte {
-	if shift < 64 {
-		return byte(k.prefix >> shift)
-	}
-	return byte(k.domain >> (shift - 64))
+		return bytes.Compare(t.restOf(&t.links[a.n]), t.restOf(&t.links[b.n]))
+	})
+	return t.keys
 }
