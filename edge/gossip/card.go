@@ -49,19 +49,17 @@ type card struct {
 // larger counter is newer.
 //
 //	flags 1 byte (1: leaves), counter 8 bytes,
-//	position 36 bytes (epoch ordinal 4, epoch id 16, sequence 8, stamp 8),
-//	applied at 8 bytes (Unix milliseconds, 0: unknown)
+//	position 36 bytes (epoch ordinal 4, epoch id 16, sequence 8, stamp 8)
 type news struct {
-	boot      waypost.BootID
-	counter   uint64
-	leaves    bool
-	position  waypost.Position
-	appliedAt int64
+	boot     waypost.BootID
+	counter  uint64
+	leaves   bool
+	position waypost.Position
 }
 
 const (
 	bootSize = 16
-	newsSize = bootSize + 1 + 8 + 36 + 8
+	newsSize = bootSize + 1 + 8 + 36
 
 	flagLeaves = 1
 	maxMillis  = 253402300799999 // the last millisecond of the year 9999
@@ -142,8 +140,7 @@ func (n *news) append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, n.position.Epoch.Ordinal)
 	b = append(b, n.position.Epoch.ID[:]...)
 	b = binary.BigEndian.AppendUint64(b, n.position.Seq)
-	b = binary.BigEndian.AppendUint64(b, n.position.Stamp)
-	return binary.BigEndian.AppendUint64(b, uint64(n.appliedAt))
+	return binary.BigEndian.AppendUint64(b, n.position.Stamp)
 }
 
 // message is news as it is broadcast: version, boot, news.
@@ -218,10 +215,7 @@ func (r *reader) news(boot waypost.BootID) news {
 	n.position.Epoch.Ordinal = binary.BigEndian.Uint32(r.takeBytes(4))
 	n.position.Epoch.ID = waypost.EpochID(r.takeBytes(len(n.position.Epoch.ID)))
 	n.position.Seq, n.position.Stamp = r.uint64(), r.uint64()
-	n.appliedAt = int64(r.uint64())
-	if n.position.Seq > 1<<63-1 || n.appliedAt < 0 || n.appliedAt > maxMillis {
-		r.failed = true
-	}
+	r.failed = r.failed || n.position.Seq > 1<<63-1
 	return n
 }
 

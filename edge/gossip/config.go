@@ -81,11 +81,9 @@ type Config struct {
 	Addr    string         // HOST:PORT of the node's service, shown to operators
 	Version string         // of the software, at most 64 printable ASCII characters
 
-	// Position and AppliedAt tell how far the node's replica is, and when it came
-	// there. They are asked once per interval, by one goroutine at a time, and must
-	// not block. Default: nothing to tell.
-	Position  func() waypost.Position
-	AppliedAt func() time.Time
+	// Position returns the position of the node's replica. It is asked once per interval, by
+	// one goroutine at a time, and must not block. Default: there is no replica.
+	Position func() waypost.Position
 
 	// Receive takes a message of [Gossip.Spread]; if it was news, the receiver passes it on
 	// with [Gossip.Pass]. One goroutine calls it. A holder of the key can send any message,
@@ -113,9 +111,6 @@ const maxSeeds = 64
 func (c Config) withDefaults() Config {
 	if c.Position == nil {
 		c.Position = func() waypost.Position { return waypost.Position{} }
-	}
-	if c.AppliedAt == nil {
-		c.AppliedAt = func() time.Time { return time.Time{} }
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

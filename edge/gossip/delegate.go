@@ -2,7 +2,6 @@ package gossip
 
 import (
 	"errors"
-	"time"
 
 	"github.com/hashicorp/memberlist"
 )
@@ -15,7 +14,6 @@ var (
 	_ memberlist.Delegate      = delegate{}
 	_ memberlist.EventDelegate = delegate{}
 	_ memberlist.AliveDelegate = delegate{}
-	_ memberlist.PingDelegate  = delegate{}
 )
 
 var errName = errors.New("the name is not that of the card")
@@ -108,14 +106,6 @@ func (d delegate) MergeRemoteState(b []byte, _ bool) {
 	}
 	for _, n := range all {
 		d.g.table.hear(n)
-	}
-}
-
-func (d delegate) AckPayload() []byte { return nil }
-
-func (d delegate) NotifyPingComplete(n *memberlist.Node, _ time.Duration, _ []byte) {
-	if boot, ok := bootOf(n.Name); ok {
-		d.g.table.answered(boot)
 	}
 }
 

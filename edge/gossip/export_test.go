@@ -35,8 +35,5 @@ func cardOf(m Member) card {
 		c.started = m.Started.UnixMilli()
 	}
 	c.news = news{boot: m.Boot, counter: 1, position: m.Position}
-	if !m.AppliedAt.IsZero() {
-		c.news.appliedAt = m.AppliedAt.UnixMilli()
-	}
 	return c
 }

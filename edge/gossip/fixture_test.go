@@ -43,8 +43,7 @@ func startMember(t *testing.T, node string, seeds []string, changes ...func(*gos
 			}
 			return position(seq)
 		},
-		AppliedAt: func() time.Time { return time.UnixMilli(1_700_000_000_000) },
-		Interval:  50 * time.Millisecond, Rejoin: 200 * time.Millisecond, Probe: time.Minute,
+		Interval: 50 * time.Millisecond, Rejoin: 200 * time.Millisecond, Probe: time.Minute,
 	}
 	for _, change := range changes {
 		change(&cfg)

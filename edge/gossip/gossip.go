@@ -118,7 +118,7 @@ func (g *Gossip) listen() error {
 		return errors.Join(err, t.Shutdown())
 	}
 	c.Logger = lines
-	c.Delegate, c.Events, c.Alive, c.Ping = delegate{g}, delegate{g}, delegate{g}, delegate{g}
+	c.Delegate, c.Events, c.Alive = delegate{g}, delegate{g}, delegate{g}
 	c.EnableCompression = false // messages are small and hardly repeat themselves
 	c.TCPTimeout = 5 * time.Second
 	c.RetransmitMult = retransmit
@@ -154,7 +154,7 @@ func (g *Gossip) Members() []Member {
 	self := g.card.member()
 	latest := g.latest()
 	self.Self, self.State, self.Since, self.LastHeard = true, StateAlive, g.started, time.Now()
-	self.Position, self.AppliedAt = latest.position, timeOf(latest.appliedAt)
+	self.Position = latest.position
 	if g.leaving.Load() {
 		self.State = StateLeft
 	}
@@ -244,9 +244,6 @@ func (g *Gossip) observe() news {
 	n := news{boot: g.card.news.boot, counter: 1, leaves: g.leaving.Load(), position: g.cfg.Position()}
 	if last := g.last.Load(); last != nil {
 		n.counter = last.counter + 1
-	}
-	if at := g.cfg.AppliedAt(); !at.IsZero() {
-		n.appliedAt = min(max(at.UnixMilli(), 0), maxMillis)
 	}
 	g.last.Store(&n)
 	return n

@@ -32,8 +32,7 @@ type shownMember struct {
 	State     State          `json:"state"`
 	Since     time.Time      `json:"since"`
 	LastHeard time.Time      `json:"last_heard"`
-	Position  *shownPosition `json:"position"`   // null without a replica
-	AppliedAt *time.Time     `json:"applied_at"` // by the member's clock; null when unknown
+	Position  *shownPosition `json:"position"` // null without a replica
 	Addr      string         `json:"addr"`
 	Version   string         `json:"version"`
 	Self      bool           `json:"self"`
@@ -51,9 +50,6 @@ func show(m *Member) shownMember {
 	}
 	if !m.Position.IsZero() {
 		s.Position = &shownPosition{m.Position.Epoch.Ordinal, m.Position.Seq}
-	}
-	if !m.AppliedAt.IsZero() {
-		s.AppliedAt = &m.AppliedAt
 	}
 	return s
 }

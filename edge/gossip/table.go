@@ -32,14 +32,11 @@ type Member struct {
 	Started time.Time // of this boot, by the member's clock
 	Self    bool
 
-	// Position and AppliedAt are the member's last news; the time is by its own clock. Both
-	// are zero when it holds no replica.
-	Position  waypost.Position
-	AppliedAt time.Time
+	Position waypost.Position // by the member's last news; zero when it holds no replica
 
 	State     State
 	Since     time.Time // when the state began, by our clock
-	LastHeard time.Time // when news of the member, or its answer to a probe, last came in
+	LastHeard time.Time // when news of the member last came in
 }
 
 // table remembers the members except this node. memberlist calls it under a lock of
@@ -155,15 +152,6 @@ func (t *table) hear(n news) bool {
 	return true
 }
 
-// answered notes that a member has answered a probe.
-func (t *table) answered(boot waypost.BootID) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if e := t.members[boot]; e != nil {
-		e.heard = t.now()
-	}
-}
-
 // news returns the newest news of every member.
 func (t *table) news() []news {
 	t.mu.Lock()
@@ -245,6 +233,6 @@ func (c *card) member() Member {
 	return Member{
 		Node: c.node, Boot: c.news.boot, Region: c.region, Role: c.role, Addr: c.addr,
 		Version: c.version, Started: timeOf(c.started),
-		Position: c.news.position, AppliedAt: timeOf(c.news.appliedAt),
+		Position: c.news.position,
 	}
 }
