@@ -8,6 +8,11 @@
 //	defer c.Close()
 //	link, _, err := c.Links.Make(ctx, client.NewLink{OriginalURL: "https://example.com/"}, client.Write{})
 //
+// Links, statistics, edges and imports have methods for what takes more than a request.
+// [Get] and [Send] ask all other routes, with the paths and the types of package api:
+//
+//	me, err := client.Get[api.Me](ctx, c, api.PathMe)
+//
 // It contains no rule about links: the API decides. A refusal is a [*Problem].
 package client
 
@@ -36,14 +41,7 @@ const maxAnswer = 64 << 20
 type Client struct {
 	Links      Links
 	Statistics Statistics
-	Ranges     Ranges
-	Session    Session
-	Users      Users
-	Keys       Keys
-	Workspaces Workspaces
-	Domains    Domains
 	Edges      Edges
-	Blocks     Blocks
 	Imports    Imports
 
 	// Slug names the workspace to act in; "" is the only one of the credential. It is set
@@ -74,10 +72,7 @@ func New(base, key string) (*Client, error) {
 		ForceAttemptHTTP2:     true,
 	}
 	c := &Client{base: strings.TrimSuffix(base, "/"), key: key, http: &http.Client{Transport: transport, CheckRedirect: stay}}
-	c.Links, c.Statistics, c.Ranges = Links{c}, Statistics{c}, Ranges{c}
-	c.Session, c.Users, c.Keys = Session{c}, Users{c}, Keys{c}
-	c.Workspaces, c.Domains, c.Edges, c.Blocks = Workspaces{c}, Domains{c}, Edges{c}, Blocks{c}
-	c.Imports = Imports{c}
+	c.Links, c.Statistics, c.Edges, c.Imports = Links{c}, Statistics{c}, Edges{c}, Imports{c}
 	return c, nil
 }
 
@@ -156,10 +151,48 @@ func (c *Client) fetch(ctx context.Context, method, path string, header http.Hea
 	return got, err
 }
 
-// ask is do with the answer as a value.
-func ask[T any](ctx context.Context, c *Client, method, path string, in any) (out T, err error) {
-	err = c.do(ctx, method, path, in, &out)
-	return out, err
+// Get returns the answer of a route.
+func Get[T any](ctx context.Context, c *Client, path string) (T, error) {
+	return Send[T](ctx, c, http.MethodGet, path, nil)
+}
+
+// Send sends a body, unless it is nil, and returns the answer.
+func Send[T any](ctx context.Context, c *Client, method, path string, body any) (answer T, err error) {
+	err = c.do(ctx, method, path, body, &answer)
+	return answer, err
+}
+
+// Delete asks a route that answers without a body to delete something.
+func (c *Client) Delete(ctx context.Context, path string) error {
+	return c.do(ctx, http.MethodDelete, path, nil, nil)
+}
+
+// Path appends parts to a path of package api, each behind a slash.
+func Path(path string, parts ...any) string {
+	for _, part := range parts {
+		path += "/" + url.PathEscape(fmt.Sprint(part))
+	}
+	return path
+}
+
+// Query returns the parameters that have a value, as the end of a path.
+func Query(parameters map[string]string) string {
+	query := filled(parameters)
+	if len(query) == 0 {
+		return ""
+	}
+	return "?" + query.Encode()
+}
+
+// filled returns the parameters that have a value.
+func filled(parameters map[string]string) url.Values {
+	query := url.Values{}
+	for name, value := range parameters {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	return query
 }
 
 func (c *Client) decode(got answer, out any) error {

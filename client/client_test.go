@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"waypost/api"
 	"waypost/client"
 )
 
@@ -131,10 +132,10 @@ func TestClient_FollowsNoRedirectAndTakesNoPageForSuccess(t *testing.T) {
 	} {
 		c := serve(t, "wp_live_x", answer)
 		says := map[string]string{"redirect": "it leads to \"https://control.example.com/", "page": "does not answer like the API of Waypost"}[name]
-		require.ErrorContains(t, c.Edges.Revoke(t.Context(), "eu-1"), says, name)
+		require.ErrorContains(t, c.Delete(t.Context(), client.Path(api.PathEdgeCredentials, "eu-1")), says, name)
 		_, err := c.Links.Remove(t.Context(), "spring", client.Write{})
 		require.ErrorContains(t, err, says, name)
-		_, err = c.Keys.Create(t.Context(), client.NewKey{Name: "ops"})
+		_, err = client.Send[api.APIKey](t.Context(), c, http.MethodPost, api.PathAPIKeys, api.NewAPIKey{Name: "ops"})
 		require.ErrorContains(t, err, says, name)
 	}
 }

@@ -19,7 +19,7 @@ type Imports struct{ c *Client }
 
 // Begin makes an import, which awaits its file.
 func (i Imports) Begin(ctx context.Context, n NewImport) (Import, error) {
-	return ask[Import](ctx, i.c, http.MethodPost, api.PathImports, n)
+	return Send[Import](ctx, i.c, http.MethodPost, api.PathImports, n)
 }
 
 // uploadTries bounds the tries of a part, which take some two minutes, because a control
@@ -69,38 +69,38 @@ func (i Imports) SendPart(ctx context.Context, id string, part int, content []by
 
 // Read says that all parts of a file were sent.
 func (i Imports) Read(ctx context.Context, id string, r api.ReadImport) (Import, error) {
-	return ask[Import](ctx, i.c, http.MethodPost, importPath(id)+"/read", r)
+	return Send[Import](ctx, i.c, http.MethodPost, importPath(id)+"/read", r)
 }
 
 // Change changes an import that is ready.
 func (i Imports) Change(ctx context.Context, id string, c ImportChange) (Import, error) {
-	return ask[Import](ctx, i.c, http.MethodPatch, importPath(id), c)
+	return Send[Import](ctx, i.c, http.MethodPatch, importPath(id), c)
 }
 
 // Run begins an import or resumes it. Dry: it counts only.
 func (i Imports) Run(ctx context.Context, id string, dry bool) (Import, error) {
-	return ask[Import](ctx, i.c, http.MethodPost, importPath(id)+"/run", api.RunImport{DryRun: dry})
+	return Send[Import](ctx, i.c, http.MethodPost, importPath(id)+"/run", api.RunImport{DryRun: dry})
 }
 
 // Stop stops an import that is checked or runs.
 func (i Imports) Stop(ctx context.Context, id string) (Import, error) {
-	return ask[Import](ctx, i.c, http.MethodPost, importPath(id)+"/stop", nil)
+	return Send[Import](ctx, i.c, http.MethodPost, importPath(id)+"/stop", nil)
 }
 
 // Undo deletes the links that an import has made, unless they were changed since.
 func (i Imports) Undo(ctx context.Context, id string) (Import, error) {
-	return ask[Import](ctx, i.c, http.MethodPost, importPath(id)+"/undo", nil)
+	return Send[Import](ctx, i.c, http.MethodPost, importPath(id)+"/undo", nil)
 }
 
 // List returns the imports of the workspace, newest first.
 func (i Imports) List(ctx context.Context) ([]Import, error) {
-	list, err := ask[api.ImportList](ctx, i.c, http.MethodGet, api.PathImports, nil)
+	list, err := Get[api.ImportList](ctx, i.c, api.PathImports)
 	return list.Imports, err
 }
 
 // Find finds an import by its id.
 func (i Imports) Find(ctx context.Context, id string) (Import, error) {
-	return ask[Import](ctx, i.c, http.MethodGet, importPath(id), nil)
+	return Get[Import](ctx, i.c, importPath(id))
 }
 
 // WriteRefused writes the refused rows of an import to w, as a file that can be mended

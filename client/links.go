@@ -64,7 +64,7 @@ func (w Write) query() string {
 
 // Create creates one link. It sends the request once.
 func (l Links) Create(ctx context.Context, n NewLink) (Link, error) {
-	return ask[Link](ctx, l.c, http.MethodPost, api.PathLinks, n)
+	return Send[Link](ctx, l.c, http.MethodPost, api.PathLinks, n)
 }
 
 // maxTries bounds how often a repeatable request is sent.
@@ -94,7 +94,7 @@ func (l Links) change(ctx context.Context, method, path string, header http.Head
 
 // CreateBulk creates up to 1,000 links, each with its own outcome, in order. The outcomes
 // hold the codes of the links only.
-func (l Links) CreateBulk(ctx context.Context, ns []NewLink) ([]Outcome, error) {
+func (l Links) CreateBulk(ctx context.Context, ns []NewLink) ([]api.LinkOutcome, error) {
 	minimal := http.Header{"Prefer": {"return=minimal"}}
 	var answer api.LinkOutcomes
 	if _, err := l.c.fetch(ctx, http.MethodPost, api.PathLinks+"/bulk", minimal, api.NewLinks{Links: ns}, &answer); err != nil {
@@ -154,9 +154,9 @@ func (l Links) RemoveAlias(ctx context.Context, code, host, alias string, w Writ
 }
 
 // History returns a page of at most limit changes of a link, newest first.
-func (l Links) History(ctx context.Context, domain, code string, limit int, cursor string) (LinkHistory, error) {
+func (l Links) History(ctx context.Context, domain, code string, limit int, cursor string) (api.LinkHistory, error) {
 	query := filled(map[string]string{"limit": strconv.Itoa(limit), "domain": domain, "cursor": cursor})
-	return ask[LinkHistory](ctx, l.c, http.MethodGet, linkPath(code)+"/history?"+query.Encode(), nil)
+	return Get[api.LinkHistory](ctx, l.c, linkPath(code)+"/history?"+query.Encode())
 }
 
 // Visitor describes a visitor to explain an answer to. Zero fields are unknown.
@@ -176,7 +176,7 @@ type Visitor struct {
 
 // Explain explains where a path of a domain leads a visitor, and why. The path is encoded
 // as visitors send it.
-func (l Links) Explain(ctx context.Context, domain, path string, v Visitor) (Explanation, error) {
+func (l Links) Explain(ctx context.Context, domain, path string, v Visitor) (api.Explanation, error) {
 	query := filled(map[string]string{
 		"url": path, "domain": domain, "country": v.Country, "city": v.City, "agent": v.Agent, "language": v.Language,
 		"address": v.Address, "query": v.Query, "cookie": v.Cookie, "edge": v.Edge,
@@ -185,7 +185,7 @@ func (l Links) Explain(ctx context.Context, domain, path string, v Visitor) (Exp
 	if !v.At.IsZero() {
 		query.Set("at", v.At.Format(time.RFC3339Nano))
 	}
-	return ask[Explanation](ctx, l.c, http.MethodGet, api.PathExplain+"?"+query.Encode(), nil)
+	return Get[api.Explanation](ctx, l.c, api.PathExplain+"?"+query.Encode())
 }
 
 func linkPath(code string) string { return api.PathLinks + "/" + url.PathEscape(code) }
@@ -250,7 +250,7 @@ func (l Links) QR(ctx context.Context, code string, query url.Values) ([]byte, e
 
 // Tags returns tags with a prefix, and the one after which the next page begins, "" at
 // the end.
-func (l Links) Tags(ctx context.Context, prefix, after string, limit int) (tags []TagCount, next string, err error) {
+func (l Links) Tags(ctx context.Context, prefix, after string, limit int) (tags []api.TagCount, next string, err error) {
 	var page api.TagPage
 	query := url.Values{"prefix": {prefix}, "after": {after}, "limit": {strconv.Itoa(limit)}}
 	err = l.c.do(ctx, http.MethodGet, api.PathTags+"?"+query.Encode(), nil, &page)

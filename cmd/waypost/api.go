@@ -53,22 +53,22 @@ func (p *program) api() (*client.Client, error) {
 
 // withAPI connects to the API for as long as do takes.
 func (p *program) withAPI(do func(*client.Client) error) error {
-	api, err := p.api()
+	server, err := p.api()
 	if err != nil {
 		return err
 	}
-	defer api.Close()
-	return do(api)
+	defer server.Close()
+	return do(server)
 }
 
 // asking returns a function that runs a command: it asks the API, and prints the answer,
 // as a text for people or a value in JSON. After an error, nothing is printed.
 func (p *program) asking(
-	ask func(ctx context.Context, api *client.Client, args []string) (text string, value any, err error),
+	ask func(ctx context.Context, server *client.Client, args []string) (text string, value any, err error),
 ) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
-		return p.withAPI(func(api *client.Client) error {
-			text, value, err := ask(c.Context(), api, args)
+		return p.withAPI(func(server *client.Client) error {
+			text, value, err := ask(c.Context(), server, args)
 			if err != nil {
 				return err
 			}
@@ -146,8 +146,8 @@ func (p *program) completions(names func(context.Context, *client.Client) ([]str
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Context()), 2*time.Second)
 		defer cancel()
 		var found []string
-		err := p.withAPI(func(api *client.Client) error {
-			all, err := names(ctx, api)
+		err := p.withAPI(func(server *client.Client) error {
+			all, err := names(ctx, server)
 			for _, name := range all {
 				if strings.HasPrefix(name, typed) {
 					found = append(found, printable(name))

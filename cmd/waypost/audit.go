@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"waypost/api"
 	"waypost/client"
 )
 
@@ -26,8 +28,9 @@ the scope admin, or else the development system that runs in --data-dir.`,
 		Example: `  waypost audit
   waypost audit --all
   waypost audit --limit 1000 --output json`,
-		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
-			found, err := api.Ranges.Audit(ctx, all, page.limit, page.cursor)
+		RunE: p.asking(func(ctx context.Context, server *client.Client, _ []string) (string, any, error) {
+			query := map[string]string{"limit": strconv.Itoa(page.limit), "cursor": page.cursor, "all": map[bool]string{true: "true"}[all]}
+			found, err := client.Get[api.AuditPage](ctx, server, api.PathAudit+client.Query(query))
 			return auditTable(&found, all, p.width()) + page.more(found.Next), found, err
 		}),
 	})
@@ -36,7 +39,7 @@ the scope admin, or else the development system that runs in --data-dir.`,
 }
 
 // auditTable lays out a page of the audit log for people.
-func auditTable(page *client.AuditPage, all bool, width int) string {
+func auditTable(page *api.AuditPage, all bool, width int) string {
 	if len(page.Entries) == 0 {
 		return "nothing is noted here"
 	}
@@ -44,7 +47,7 @@ func auditTable(page *client.AuditPage, all bool, width int) string {
 	if !all {
 		header, first = strings.TrimPrefix(header, "WORKSPACE\t"), 1
 	}
-	return tableOf(header, page.Entries, width, func(e *client.AuditEntry) []any {
+	return tableOf(header, page.Entries, width, func(e *api.AuditEntry) []any {
 		cells := []any{e.Workspace, e.At.Local().Format(time.DateTime), e.Actor, e.Action, e.Subject, shortened(detailText(e.Detail))}
 		return cells[first:]
 	})

@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"waypost/api"
 	"waypost/client"
 	"waypost/internal/condition"
 	"waypost/internal/dev"
@@ -83,7 +84,7 @@ type diagnosis struct {
 	Unseen   []string // sentences about parts that nothing is known of
 
 	// young is a control plane that has just started, if the one that answers has.
-	young *client.ControlPlane
+	young *api.ControlPlane
 }
 
 // addFault adds a fault of the way to the nodes.
@@ -96,7 +97,7 @@ func (d *diagnosis) addFault(severity, where, what, do, page string) {
 
 // addConditions adds the conditions of a node, and returns how many there are. Nodes that
 // see the same are one finding.
-func (d *diagnosis) addConditions(node string, all []client.NodeCondition) (n int) {
+func (d *diagnosis) addConditions(node string, all []api.NodeCondition) (n int) {
 	for _, c := range all {
 		where := node
 		if k := condition.Find(c.Name); c.Of != "" {
@@ -168,15 +169,15 @@ func wrapped(text string, width int) (lines []string) {
 
 // examine looks at everything. An error means that it could not even begin.
 func (p doctorCommands) examine(ctx context.Context, d *diagnosis, admins []string) error {
-	api, err := p.api()
+	server, err := p.api()
 	if err != nil && len(admins) == 0 {
 		return err
 	}
 	if err != nil {
 		d.addFault(condition.Warning, "API", "it was not asked: "+err.Error(), "Name it with --api, and a key with --api-key-file, to see edges and keys.", "docs/access.md")
 	} else {
-		defer api.Close()
-		admins = append(admins, p.examineAPI(ctx, api, d)...)
+		defer server.Close()
+		admins = append(admins, p.examineAPI(ctx, server, d)...)
 	}
 	d.askAdmins(ctx, admins)
 	return nil
@@ -184,20 +185,20 @@ func (p doctorCommands) examine(ctx context.Context, d *diagnosis, admins []stri
 
 // examineAPI examines everything that the control plane knows, and returns the admin
 // listeners that other machines can reach, and the listeners of a development system.
-func (p doctorCommands) examineAPI(ctx context.Context, api *client.Client, d *diagnosis) (admins []string) {
+func (p doctorCommands) examineAPI(ctx context.Context, server *client.Client, d *diagnosis) (admins []string) {
 	const patience = 10 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	fleet, err := api.Edges.Fleet(ctx)
+	fleet, err := server.Edges.Fleet(ctx)
 	own := p.adminsOfDev()
 	if err != nil {
-		d.addAPI(api.Base(), err)
+		d.addAPI(server.Base(), err)
 		return own
 	}
-	d.fine("the API at %s answers", api.Base())
-	d.addClear(api.Base(), "keys and answers of the API", api.Base())
+	d.fine("the API at %s answers", server.Base())
+	d.addClear(server.Base(), "keys and answers of the API", server.Base())
 	admins = d.examineFleet(&fleet)
-	if digest, err := api.Edges.Digest(ctx); err != nil {
+	if digest, err := server.Edges.Digest(ctx); err != nil {
 		d.unseen("whether PostgreSQL's rows add up to the digest of the changelog: %s", printable(err.Error()))
 	} else if digest.Error != nil {
 		d.unseen("whether PostgreSQL's rows add up to the digest of the changelog: the last comparison of %s failed: %s; run `waypost verify --source`",
@@ -284,7 +285,7 @@ func (d *diagnosis) addClear(where, what, base string) {
 const youth = 30 * time.Second
 
 // examineFleet looks at the reports of all nodes, and returns their admin listeners.
-func (d *diagnosis) examineFleet(fleet *client.Fleet) (admins []string) {
+func (d *diagnosis) examineFleet(fleet *api.EdgeList) (admins []string) {
 	controls, wellControls, edges, wellEdges := 0, 0, 0, 0
 	for i := range fleet.ControlPlanes {
 		if p := &fleet.ControlPlanes[i]; p.Answers && p.LastSeen.Sub(p.StartedAt) < youth {
@@ -335,12 +336,12 @@ func (d *diagnosis) examineFleet(fleet *client.Fleet) (admins []string) {
 
 // readiness holds the parts of an answer of /readyz that describe faults.
 type readiness struct {
-	Status     string                 `json:"status"`
-	Node       string                 `json:"node"`
-	Error      string                 `json:"error"`
-	LastError  string                 `json:"last_error"`
-	Source     string                 `json:"source"` // that an edge follows
-	Conditions []client.NodeCondition `json:"conditions"`
+	Status     string              `json:"status"`
+	Node       string              `json:"node"`
+	Error      string              `json:"error"`
+	LastError  string              `json:"last_error"`
+	Source     string              `json:"source"` // that an edge follows
+	Conditions []api.NodeCondition `json:"conditions"`
 }
 
 // askAdmins asks admin listeners, all at once.

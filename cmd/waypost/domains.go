@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"waypost/api"
 	"waypost/client"
 )
 
@@ -43,24 +45,30 @@ func (p domainsCommands) listCommand() *cobra.Command {
 		Example: `  waypost domains list
   waypost domains list --all
   waypost domains list --output json`,
-		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
-			domains, err := listDomains(ctx, api, everyone)
-			return domainTable(domains, p.width()), map[string][]client.Domain{"domains": domains}, err
+		RunE: p.asking(func(ctx context.Context, server *client.Client, _ []string) (string, any, error) {
+			domains, err := listDomains(ctx, server, everyone)
+			return domainTable(domains, p.width()), map[string][]api.Domain{"domains": domains}, err
 		}),
 	}
 	c.Flags().BoolVar(&everyone, "all", false, "list the domains of all workspaces; for operators")
 	return c
 }
 
-func listDomains(ctx context.Context, api *client.Client, everyone bool) ([]client.Domain, error) {
+// domainsPath returns the path of the domains of the workspace, or of all workspaces.
+func domainsPath(everyone bool) string {
 	if everyone {
-		return api.Domains.ListAll(ctx)
+		return api.PathAllDomains
 	}
-	return api.Domains.List(ctx)
+	return api.PathDomains
 }
 
-func domainTable(domains []client.Domain, width int) string {
-	return tableOf("ID\tHOST\tOWNER\tSTATE\tCERTIFICATE\tROOT\tNOT FOUND", domains, width, func(d *client.Domain) []any {
+func listDomains(ctx context.Context, server *client.Client, everyone bool) ([]api.Domain, error) {
+	all, err := client.Get[api.DomainList](ctx, server, domainsPath(everyone))
+	return all.Domains, err
+}
+
+func domainTable(domains []api.Domain, width int) string {
+	return tableOf("ID\tHOST\tOWNER\tSTATE\tCERTIFICATE\tROOT\tNOT FOUND", domains, width, func(d *api.Domain) []any {
 		owner := "own"
 		switch {
 		case d.Shared:
@@ -91,7 +99,7 @@ func domainTable(domains []client.Domain, width int) string {
 func (p domainsCommands) setCommand() *cobra.Command {
 	var root, notFound, maintenance, codeCase string
 	var exact bool
-	var change client.DomainChange
+	var change api.DomainChange
 	c := &cobra.Command{
 		Use:   "set DOMAIN",
 		Short: "Say where a domain leads visitors in place of its links, and how it reads addresses",
@@ -111,25 +119,25 @@ are refused; visitors notice nothing.`,
   waypost domains set go.example.com --exact-paths
   waypost domains set go.example.com --case insensitive`,
 		PreRunE: func(c *cobra.Command, _ []string) error {
-			change = client.DomainChange{
+			change = api.DomainChange{
 				RootURL: optional(c, "root", &root), NotFoundURL: optional(c, "not-found", &notFound),
 				MaintenanceURL: optional(c, "maintenance", &maintenance), ExactPaths: optional(c, "exact-paths", &exact),
 			}
 			if codeCase != "" {
 				change.Case = &codeCase
 			}
-			if change == (client.DomainChange{}) {
+			if change == (api.DomainChange{}) {
 				return &usageError{errors.New("nothing to change: give --root, --not-found, --maintenance, --case or --exact-paths")}
 			}
 			return nil
 		},
-		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
-			id, err := domainID(ctx, api, args[0], false)
+		RunE: p.asking(func(ctx context.Context, server *client.Client, args []string) (string, any, error) {
+			id, err := domainID(ctx, server, args[0], false)
 			if err != nil {
 				return "", nil, err
 			}
-			d, err := api.Domains.Change(ctx, id, change)
-			return domainTable([]client.Domain{d}, p.width()), d, err
+			d, err := client.Send[api.Domain](ctx, server, http.MethodPatch, client.Path(api.PathDomains, id), change)
+			return domainTable([]api.Domain{d}, p.width()), d, err
 		}),
 	}
 	c.Flags().StringVar(&root, "root", "", `URL for visitors of the root; "" for none`)
@@ -142,22 +150,22 @@ are refused; visitors notice nothing.`,
 }
 
 // domainID finds a domain by its host, or takes a number for the id itself.
-func domainID(ctx context.Context, api *client.Client, name string, everyone bool) (uint32, error) {
+func domainID(ctx context.Context, server *client.Client, name string, everyone bool) (uint32, error) {
 	if id, err := strconv.ParseUint(name, 10, 31); err == nil {
 		return uint32(id), nil
 	}
-	d, err := findDomain(ctx, api, name, everyone)
+	d, err := findDomain(ctx, server, name, everyone)
 	return d.ID, err
 }
 
 // findDomain finds a domain by its host or its id. Among the domains of all workspaces,
 // several may have been promised one host; then it takes the id.
-func findDomain(ctx context.Context, api *client.Client, name string, everyone bool) (client.Domain, error) {
-	domains, err := listDomains(ctx, api, everyone)
+func findDomain(ctx context.Context, server *client.Client, name string, everyone bool) (api.Domain, error) {
+	domains, err := listDomains(ctx, server, everyone)
 	if err != nil {
-		return client.Domain{}, err
+		return api.Domain{}, err
 	}
-	var found []client.Domain
+	var found []api.Domain
 	for i := range domains {
 		if strings.EqualFold(domains[i].Host, name) || strconv.FormatUint(uint64(domains[i].ID), 10) == name {
 			found = append(found, domains[i])
@@ -165,9 +173,9 @@ func findDomain(ctx context.Context, api *client.Client, name string, everyone b
 	}
 	switch len(found) {
 	case 0:
-		return client.Domain{}, fmt.Errorf("there is no domain %q: see `waypost domains list`", name)
+		return api.Domain{}, fmt.Errorf("there is no domain %q: see `waypost domains list`", name)
 	case 1:
 		return found[0], nil
 	}
-	return client.Domain{}, fmt.Errorf("several workspaces have added %q: give the id that `waypost domains list --all` shows", name)
+	return api.Domain{}, fmt.Errorf("several workspaces have added %q: give the id that `waypost domains list --all` shows", name)
 }

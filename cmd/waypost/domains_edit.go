@@ -9,11 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"waypost/api"
 	"waypost/client"
 )
 
 func (p domainsCommands) addCommand() *cobra.Command {
-	var n client.NewDomain
+	var n api.NewDomain
 	c := &cobra.Command{
 		Use:   "add HOST",
 		Short: "Add a domain of your own for short links",
@@ -23,9 +24,9 @@ the edges (a CNAME, or their addresses) before or after. A domain that an operat
 is served at once.`,
 		Example: `  waypost domains add go.example.org
   waypost domains add go.example.org --root https://example.org/ --not-found https://example.org/lost`,
-		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
+		RunE: p.asking(func(ctx context.Context, server *client.Client, args []string) (string, any, error) {
 			n.Host = args[0]
-			d, err := api.Domains.Add(ctx, n)
+			d, err := client.Send[api.Domain](ctx, server, http.MethodPost, api.PathDomains, n)
 			return describeDomain(&d), d, err
 		}),
 	}
@@ -45,12 +46,12 @@ func (p domainsCommands) verifyCommand() *cobra.Command {
 the domain is served at once. Resolvers remember for a while that a record is missing, an
 hour in many zones: it may take that long until a new record is seen.`,
 		Example: `  waypost domains verify go.example.org`,
-		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
-			id, err := domainID(ctx, api, args[0], false)
+		RunE: p.asking(func(ctx context.Context, server *client.Client, args []string) (string, any, error) {
+			id, err := domainID(ctx, server, args[0], false)
 			if err != nil {
 				return "", nil, err
 			}
-			d, err := api.Domains.Verify(ctx, id)
+			d, err := client.Send[api.Domain](ctx, server, http.MethodPost, client.Path(api.PathDomains, id, "verify"), nil)
 			return describeDomain(&d), d, err
 		}),
 	}
@@ -62,8 +63,8 @@ func (p domainsCommands) statusCommand() *cobra.Command {
 		Use:     "status DOMAIN",
 		Short:   "Show whether a domain is served, and the record that proves it",
 		Example: `  waypost domains status go.example.org`,
-		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
-			d, err := findDomain(ctx, api, args[0], everyone)
+		RunE: p.asking(func(ctx context.Context, server *client.Client, args []string) (string, any, error) {
+			d, err := findDomain(ctx, server, args[0], everyone)
 			return describeDomain(&d), d, err
 		}),
 	}
@@ -72,7 +73,7 @@ func (p domainsCommands) statusCommand() *cobra.Command {
 }
 
 // describeDomain lays out a domain for people, with its owner's next steps.
-func describeDomain(d *client.Domain) string {
+func describeDomain(d *api.Domain) string {
 	var b strings.Builder
 	field := fieldsTo(&b, 12)
 	field("domain", d.Host)
@@ -106,12 +107,12 @@ names that public DNS does not know, such as those of an intranet. Waypost does 
 for the record of an approved domain again.`,
 		Example: `  waypost domains list --all
   waypost domains approve go.corp.example`,
-		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
-			id, err := domainID(ctx, api, args[0], true)
+		RunE: p.asking(func(ctx context.Context, server *client.Client, args []string) (string, any, error) {
+			id, err := domainID(ctx, server, args[0], true)
 			if err != nil {
 				return "", nil, err
 			}
-			d, err := api.Domains.Approve(ctx, id)
+			d, err := client.Send[api.Domain](ctx, server, http.MethodPost, client.Path(api.PathAllDomains, id, "approve"), nil)
 			return describeDomain(&d), d, err
 		}),
 	}
@@ -127,8 +128,8 @@ are deleted with it, once the host was typed, or with --yes. Its host is then fr
 		Example: `  waypost domains remove go.example.org
   waypost domains remove go.example.org --force
   waypost domains remove --all 17`,
-		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
-			id, err := domainID(ctx, api, args[0], everyone)
+		RunE: p.asking(func(ctx context.Context, server *client.Client, args []string) (string, any, error) {
+			id, err := domainID(ctx, server, args[0], everyone)
 			if err == nil && force {
 				question := fmt.Sprintf("The links of %s go with it, and visitors get 404. Type %s to go on: ", printable(args[0]), printable(args[0]))
 				err = p.confirm(question, args[0])
@@ -136,11 +137,8 @@ are deleted with it, once the host was typed, or with --yes. Its host is then fr
 			if err != nil {
 				return "", nil, err
 			}
-			remove := api.Domains.Remove
-			if everyone {
-				remove = api.Domains.RemoveAny
-			}
-			if err = remove(ctx, id, force); !force && statusOf(err) == http.StatusConflict {
+			path := client.Path(domainsPath(everyone), id) + "?force=" + strconv.FormatBool(force)
+			if err = server.Delete(ctx, path); !force && statusOf(err) == http.StatusConflict {
 				err = fmt.Errorf("%w (--force)", err)
 			}
 			return "removed " + args[0], map[string]string{"removed": args[0]}, err

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"waypost/api"
 	"waypost/client"
 )
 
@@ -43,10 +45,10 @@ the scope admin, or else the development system that runs in --data-dir.`,
 	return p.bindAll(p.bind(c, apiSettings...))
 }
 
-func (p edgesCommands) list(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
-	all, err := api.Edges.Fleet(ctx)
+func (p edgesCommands) list(ctx context.Context, server *client.Client, _ []string) (string, any, error) {
+	all, err := server.Edges.Fleet(ctx)
 	if err == nil {
-		p.warnOfSource(ctx, api)
+		p.warnOfSource(ctx, server)
 	}
 	return edgeTable(all.Edges, time.Now(), p.width()) + "\n\n" + controlTable(all.ControlPlanes, time.Now(), p.width()), all, err
 }
@@ -69,8 +71,9 @@ needs --yes.`,
 				"the exact click budgets of all existing links end for good. Type its name to go on: ", args[0])
 			return p.confirm(question, args[0])
 		},
-		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
-			return args[0] + " and its clicks are waited for no longer", map[string]string{"gone": args[0]}, api.Edges.GiveUp(ctx, args[0])
+		RunE: p.asking(func(ctx context.Context, server *client.Client, args []string) (string, any, error) {
+			err := server.Delete(ctx, client.Path(api.PathEdges, args[0]))
+			return args[0] + " and its clicks are waited for no longer", map[string]string{"gone": args[0]}, err
 		}),
 	}
 	c.Flags().BoolVar(&p.yes, "yes", false, "do not ask")
@@ -95,9 +98,7 @@ needs --yes.`,
 			if err := p.confirm(fmt.Sprintf("%s does what it holds back. Type its name to go on: ", args[0]), args[0]); err != nil {
 				return err
 			}
-			return p.order(c.Context(), args[0], func(ctx context.Context, api *client.Client) (client.EdgeOrder, error) {
-				return api.Edges.Accept(ctx, args[0], what)
-			}, func(o *client.EdgeOutcome) (string, any) {
+			return p.order(c.Context(), args[0], "acceptances", api.AcceptHeld{What: what}, func(o *api.EdgeOutcome) (string, any) {
 				return args[0] + " goes on with what it held: " + printable(o.Accepted), map[string]string{"node": args[0], "accepted": o.Accepted}
 			})
 		},
@@ -107,16 +108,16 @@ needs --yes.`,
 	return c
 }
 
-// order sends an edge an order, waits for the outcome, and prints it.
-func (p edgesCommands) order(ctx context.Context, node string, give func(context.Context, *client.Client) (client.EdgeOrder, error),
-	done func(*client.EdgeOutcome) (text string, value any),
+// order sends an edge an order of a kind, waits for the outcome, and prints it.
+func (p edgesCommands) order(
+	ctx context.Context, node, kind string, body any, done func(*api.EdgeOutcome) (text string, value any),
 ) error {
-	return p.withAPI(func(api *client.Client) error {
+	return p.withAPI(func(server *client.Client) error {
 		ctx, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
-		order, err := give(ctx, api)
+		order, err := client.Send[api.EdgeOrder](ctx, server, http.MethodPost, client.Path(api.PathEdges, node, kind), body)
 		if err == nil {
-			order, err = api.Edges.Await(ctx, order)
+			order, err = server.Edges.Await(ctx, order)
 		}
 		switch {
 		case err != nil:
@@ -130,7 +131,7 @@ func (p edgesCommands) order(ctx context.Context, node string, give func(context
 
 // unanswered is the error for an order that an edge has not answered, and which it may
 // still carry out.
-func unanswered(o *client.EdgeOrder, node string, err error) error {
+func unanswered(o *api.EdgeOrder, node string, err error) error {
 	if o.Until.IsZero() {
 		return fmt.Errorf("%s was not asked: %w", node, err)
 	}
@@ -151,9 +152,7 @@ again; so it is after a restart. The audit log has an entry.`,
 		Example: `  waypost edges drain eu-1
   waypost edges drain eu-1 --undo`,
 		RunE: func(c *cobra.Command, args []string) error {
-			return p.order(c.Context(), args[0], func(ctx context.Context, api *client.Client) (client.EdgeOrder, error) {
-				return api.Edges.Drain(ctx, args[0], undo)
-			}, func(*client.EdgeOutcome) (string, any) {
+			return p.order(c.Context(), args[0], "drains", api.DrainEdge{Undo: undo}, func(*api.EdgeOutcome) (string, any) {
 				text := args[0] + " is not ready, so that visitors go elsewhere"
 				if undo {
 					text = args[0] + " is ready again"
@@ -189,7 +188,7 @@ func edgeTable(edges []client.Edge, now time.Time, width int) string {
 			state = "LACKS BLOCKS"
 		case e.State == "alive" && e.Draining:
 			state = "DRAINING"
-		case e.State == "alive" && slices.ContainsFunc(e.Conditions, func(c client.NodeCondition) bool { return c.Name == "ReplicaDiskLow" }):
+		case e.State == "alive" && slices.ContainsFunc(e.Conditions, func(c api.NodeCondition) bool { return c.Name == "ReplicaDiskLow" }):
 			state = "LOW DISK"
 		case e.State == "alive" && e.Replica != "" && e.Replica != "following":
 			state += ", " + e.Replica
@@ -205,8 +204,8 @@ func edgeTable(edges []client.Edge, now time.Time, width int) string {
 }
 
 // controlTable lays out control planes for people.
-func controlTable(all []client.ControlPlane, now time.Time, width int) string {
-	return tableOf("CONTROL PLANE\tREGION\tSTATE\tSTARTED\tLAST SEEN\tVERSION\tCONDITIONS", all, width, func(c *client.ControlPlane) []any {
+func controlTable(all []api.ControlPlane, now time.Time, width int) string {
+	return tableOf("CONTROL PLANE\tREGION\tSTATE\tSTARTED\tLAST SEEN\tVERSION\tCONDITIONS", all, width, func(c *api.ControlPlane) []any {
 		state, names := c.State, []string{}
 		if c.Answers {
 			state += " (answers)"
@@ -255,7 +254,7 @@ func known[T any](format string, value *T) string {
 }
 
 // verifiedText describes the result and the time of the last verification.
-func verifiedText(v *client.Verified, now time.Time) string {
+func verifiedText(v *api.Verified, now time.Time) string {
 	switch {
 	case v == nil:
 		return "never"

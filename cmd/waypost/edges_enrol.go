@@ -5,17 +5,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"waypost/api"
 	"waypost/client"
 )
 
 func (p edgesCommands) enrolCommand() *cobra.Command {
-	var n client.NewEnrolment
+	var n api.NewEnrolment
 	var expires time.Duration
 	c := &cobra.Command{
 		Use:   "enrol --region REGION",
@@ -37,14 +39,14 @@ again. It is in the audit log.`,
 			n.ExpiresIn = int64(expires / time.Second)
 			return nil
 		},
-		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
-			made, err := api.Edges.Enrol(ctx, n)
+		RunE: p.asking(func(ctx context.Context, server *client.Client, _ []string) (string, any, error) {
+			made, err := client.Send[api.Enrolment](ctx, server, http.MethodPost, api.PathEdgeEnrolments, n)
 			if err != nil {
 				return "", nil, err
 			}
-			text := enrolmentText(cmp.Or(made.ControlURL, api.Base()), made, p.getenv("SSL_CERT_FILE") != "")
-			space, err := api.Ranges.List(ctx)
-			if err == nil && !slices.ContainsFunc(space.Regions, func(s client.Supply) bool { return s.Region == n.Region }) {
+			text := enrolmentText(cmp.Or(made.ControlURL, server.Base()), made, p.getenv("SSL_CERT_FILE") != "")
+			space, err := client.Get[api.KeySpace](ctx, server, api.PathRanges)
+			if err == nil && !slices.ContainsFunc(space.Regions, func(s api.Supply) bool { return s.Region == n.Region }) {
 				text += fmt.Sprintf("\n\nNo key range is of the region %s: add it to control.regions, if it is no mistake.", printable(n.Region))
 			}
 			return text, made, nil
@@ -60,7 +62,7 @@ again. It is in the audit log.`,
 
 // enrolmentText shows a token and the steps that use it. An own authority of the API's
 // certificate has to be named to the edge, too.
-func enrolmentText(base string, e client.Enrolment, ownAuthority bool) string {
+func enrolmentText(base string, e api.Enrolment, ownAuthority bool) string {
 	node := cmp.Or(e.Node, "NAME")
 	settings, flags := "node: "+node, " --node "+node
 	if e.Role == "relay" {
@@ -103,8 +105,9 @@ elsewhere it needs --yes.`,
 			question := fmt.Sprintf("The edge %s gets no further changes, and its clicks are not counted. Type its name to go on: ", args[0])
 			return p.confirm(question, args[0])
 		},
-		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
-			return "the credential of " + args[0] + " is revoked", map[string]string{"revoked": args[0]}, api.Edges.Revoke(ctx, args[0])
+		RunE: p.asking(func(ctx context.Context, server *client.Client, args []string) (string, any, error) {
+			err := server.Delete(ctx, client.Path(api.PathEdgeCredentials, args[0]))
+			return "the credential of " + args[0] + " is revoked", map[string]string{"revoked": args[0]}, err
 		}),
 	}
 	c.Flags().BoolVar(&p.yes, "yes", false, "do not ask")
@@ -116,18 +119,18 @@ func (p edgesCommands) credentialsCommand() *cobra.Command {
 		Use:     "credentials",
 		Short:   "List the credentials of edges, also of such as are revoked",
 		Example: `  waypost edges credentials`,
-		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
-			all, err := api.Edges.Credentials(ctx)
-			return credentialTable(all, time.Now(), p.width()), map[string][]client.NodeCredential{"credentials": all}, err
+		RunE: p.asking(func(ctx context.Context, server *client.Client, _ []string) (string, any, error) {
+			all, err := client.Get[api.EdgeCredentialList](ctx, server, api.PathEdgeCredentials)
+			return credentialTable(all.Credentials, time.Now(), p.width()), all, err
 		}),
 	}
 }
 
-func credentialTable(all []client.NodeCredential, now time.Time, width int) string {
+func credentialTable(all []api.NodeCredential, now time.Time, width int) string {
 	if len(all) == 0 {
 		return "no edge has a credential of its own: make a token with `waypost edges enrol`"
 	}
-	return tableOf("NODE\tREGION\tROLE\tSTATE\tENROLLED\tLAST SEEN\tFORMER NAMES", all, width, func(c *client.NodeCredential) []any {
+	return tableOf("NODE\tREGION\tROLE\tSTATE\tENROLLED\tLAST SEEN\tFORMER NAMES", all, width, func(c *api.NodeCredential) []any {
 		seen := "never"
 		if c.LastSeenAt != nil {
 			seen = ago(now.Sub(*c.LastSeenAt))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"waypost/api"
 	"waypost/client"
 )
 
@@ -81,41 +82,41 @@ func TestEdgesThatMayNotBeListedAreAnError(t *testing.T) {
 func TestEdgesAreLaidOutForPeople(t *testing.T) {
 	now := time.Date(2031, 5, 6, 7, 0, 0, 0, time.UTC)
 	one, many, seconds, pending, revoked := uint64(1), uint64(1234), 754.2, int64(12), "revoked"
-	lowDisk := []client.NodeCondition{{Name: "ReplicaDiskLow"}}
+	lowDisk := []api.NodeCondition{{Name: "ReplicaDiskLow"}}
 	got := edgeTable([]client.Edge{
 		{
-			EdgeState: client.EdgeState{Node: "a", Region: "r1", Version: "1"}, State: "alive", Via: "gossip",
-			Position: &client.Position{Epoch: 1, Seq: 9}, LagChanges: &one, LagSeconds: &seconds, LastSeen: now.Add(-1500 * time.Millisecond),
+			EdgeState: api.EdgeState{Node: "a", Region: "r1", Version: "1"}, State: "alive", Via: "gossip",
+			Position: &api.Sequence{Epoch: 1, Seq: 9}, LagChanges: &one, LagSeconds: &seconds, LastSeen: now.Add(-1500 * time.Millisecond),
 		},
 		{
-			EdgeState: client.EdgeState{
+			EdgeState: api.EdgeState{
 				Node: "b", Region: "r1", Version: "1", RequestsPerSecond: new(0.0), DiskFreeBytes: new(int64(100 << 30)),
 			}, State: "silent", Via: "report",
-			Position: &client.Position{Epoch: 3, Seq: 9}, LagChanges: &many, LagSeconds: &seconds,
+			Position: &api.Sequence{Epoch: 3, Seq: 9}, LagChanges: &many, LagSeconds: &seconds,
 			LastSeen: now.Add(-90 * time.Minute), ClicksPending: &pending, Credential: &revoked,
 		},
 		{
-			EdgeState: client.EdgeState{Node: "c\x1b[2J", Region: "r2", Version: "1"}, State: "gone", Via: "report",
+			EdgeState: api.EdgeState{Node: "c\x1b[2J", Region: "r2", Version: "1"}, State: "gone", Via: "report",
 			LastSeen: now.Add(-50 * time.Hour),
 		},
-		{EdgeState: client.EdgeState{
+		{EdgeState: api.EdgeState{
 			Node: "d", Region: "r2", Replica: "held", Held: "mass-delete", Conditions: lowDisk,
 			Version: "1",
-		}, State: "alive", Via: "report", LastSeen: now.Add(time.Minute), Verified: &client.Verified{
+		}, State: "alive", Via: "report", LastSeen: now.Add(time.Minute), Verified: &api.Verified{
 			At:     now,
 			Damage: "a record is cut",
 		}},
 		{
-			EdgeState: client.EdgeState{Node: "e", Region: "r2", Replica: "repairing", Version: "1"}, State: "alive",
-			Via: "report", LastSeen: now, Verified: &client.Verified{At: now},
+			EdgeState: api.EdgeState{Node: "e", Region: "r2", Replica: "repairing", Version: "1"}, State: "alive",
+			Via: "report", LastSeen: now, Verified: &api.Verified{At: now},
 		},
 		{
-			EdgeState: client.EdgeState{Node: "f", Region: "r2", Replica: "following", Version: "1"}, State: "alive",
-			Via: "report", LastSeen: now, Verified: &client.Verified{At: now.Add(-time.Minute)},
+			EdgeState: api.EdgeState{Node: "f", Region: "r2", Replica: "following", Version: "1"}, State: "alive",
+			Via: "report", LastSeen: now, Verified: &api.Verified{At: now.Add(-time.Minute)},
 		},
-		{EdgeState: client.EdgeState{Node: "g", Region: "r2", Replica: "following", Version: "1"}, State: "alive", Via: "report", LastSeen: now, Verified: &client.Verified{At: now, Error: "cut"}},
+		{EdgeState: api.EdgeState{Node: "g", Region: "r2", Replica: "following", Version: "1"}, State: "alive", Via: "report", LastSeen: now, Verified: &api.Verified{At: now, Error: "cut"}},
 		{
-			EdgeState: client.EdgeState{Node: "h", Region: "r2", Replica: "degraded", Conditions: lowDisk, Version: "1"},
+			EdgeState: api.EdgeState{Node: "h", Region: "r2", Replica: "degraded", Conditions: lowDisk, Version: "1"},
 			State:     "alive", Via: "report", LastSeen: now,
 		},
 	}, now, 0)

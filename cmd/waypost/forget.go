@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"waypost/api"
 	"waypost/client"
 )
 
@@ -24,9 +26,10 @@ in the audit log. On a terminal it asks for the code; elsewhere it needs --yes.`
 		PreRunE: func(_ *cobra.Command, args []string) error {
 			return p.confirm(fmt.Sprintf("All that was counted of %s goes for good. Type the code to go on: ", args[0]), args[0])
 		},
-		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
+		RunE: p.asking(func(ctx context.Context, server *client.Client, args []string) (string, any, error) {
 			host, code := linkName(domain, args[0])
-			f, err := api.Statistics.ForgetClicks(ctx, host, code)
+			path := client.Path(api.PathLinks, code, "clicks") + client.Query(map[string]string{"domain": host})
+			f, err := client.Send[api.ForgottenClicks](ctx, server, http.MethodDelete, path, nil)
 			text := "deleted " + numberOf(int(f.Clicks), "click", "clicks") + " of " + args[0]
 			if f.Events > 0 {
 				text += fmt.Sprintf(", %d of which had been kept one by one", f.Events)
@@ -62,8 +65,8 @@ command does it earlier. On a terminal it asks for the day; elsewhere it needs -
 			}
 			return p.confirm(fmt.Sprintf("The visitors of %s can never be told apart again. Type the day to go on: ", args[0]), args[0])
 		},
-		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
-			err := api.Statistics.ForgetVisitors(ctx, args[0])
+		RunE: p.asking(func(ctx context.Context, server *client.Client, args []string) (string, any, error) {
+			err := server.Delete(ctx, client.Path(api.PathVisitorSalts, args[0]))
 			return "the visitors of " + args[0] + " are forgotten", map[string]string{"forgotten": args[0]}, err
 		}),
 	}

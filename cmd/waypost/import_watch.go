@@ -103,7 +103,7 @@ func (w *importWatch) setZone(ctx context.Context) error {
 	if w.o.given("time-zone") {
 		return nil
 	}
-	me, err := persist(ctx, func() (client.Me, error) { return w.api.Session.Me(ctx) })
+	me, err := persist(ctx, func() (api.Me, error) { return client.Get[api.Me](ctx, w.api, api.PathMe) })
 	if err != nil {
 		return fmt.Errorf("nothing was sent: %w", err)
 	}

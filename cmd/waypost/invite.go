@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"waypost/api"
 	"waypost/client"
 )
 
@@ -24,17 +26,17 @@ longer, and all sessions of the user end; the user's API keys go on.`,
 		Example: `  waypost users invite ann@example.com
   waypost users invite ann@example.com --all`,
 		ValidArgsFunction: p.completions(userNames),
-		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
-			id, err := userID(ctx, api, args[0], everywhere)
+		RunE: p.asking(func(ctx context.Context, server *client.Client, args []string) (string, any, error) {
+			id, err := userID(ctx, server, args[0], everywhere)
 			if err != nil {
 				return "", nil, err
 			}
 			text := fmt.Sprintf("user %d, %s, may set a new password", id, args[0])
 			if everywhere {
-				a, err := api.Users.InviteAccount(ctx, id)
+				a, err := client.Send[api.Account](ctx, server, http.MethodPost, client.Path(api.PathAllUsers, id, "invitation"), nil)
 				return text + invitationText(a.Invitation), a, err
 			}
-			m, err := api.Users.Invite(ctx, id)
+			m, err := client.Send[api.Member](ctx, server, http.MethodPost, client.Path(api.PathUsers, id, "invitation"), nil)
 			return text + invitationText(m.Invitation), m, err
 		}),
 	}
@@ -43,7 +45,7 @@ longer, and all sessions of the user end; the user's API keys go on.`,
 }
 
 // invitationText describes the invitation of a user, if there is one.
-func invitationText(i *client.Invitation) string {
+func invitationText(i *api.Invitation) string {
 	if i == nil {
 		return ""
 	}
@@ -63,8 +65,8 @@ func accountState(disabled, hasPassword bool, invitedUntil *time.Time) string {
 	return "active"
 }
 
-func accountTable(all []client.Account, width int) string {
-	return tableOf("ID\tEMAIL\tSTATE\tLOOKED AFTER BY\tWORKSPACES\tNAME", all, width, func(a *client.Account) []any {
+func accountTable(all []api.Account, width int) string {
+	return tableOf("ID\tEMAIL\tSTATE\tLOOKED AFTER BY\tWORKSPACES\tNAME", all, width, func(a *api.Account) []any {
 		in := make([]string, len(a.Workspaces))
 		for j, w := range a.Workspaces {
 			in[j] = w.Slug + " (" + w.Role + ")"
@@ -84,11 +86,11 @@ at the API of --api or WAYPOST_API. Without the argument, a terminal is asked fo
 password is typed on the terminal, or comes from --password-file or standard input.`,
 		Example: `  waypost accept --api https://control.example.com`,
 		RunE: func(c *cobra.Command, args []string) error {
-			cfg, base, api, err := p.anonymous()
+			cfg, base, server, err := p.anonymous()
 			if err != nil {
 				return err
 			}
-			defer api.Close()
+			defer server.Close()
 			token := strings.Join(args, "")
 			if token == "" {
 				if token, err = p.answerOf("Invitation: "); err != nil {
@@ -102,7 +104,8 @@ password is typed on the terminal, or comes from --password-file or standard inp
 			if err != nil {
 				return err
 			}
-			u, err := api.Session.AcceptInvitation(c.Context(), token, word)
+			accepted := api.AcceptInvitation{Token: token, Password: word}
+			u, err := client.Send[api.User](c.Context(), server, http.MethodPost, api.PathInvitation, accepted)
 			if err != nil {
 				return err
 			}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"waypost"
+	"waypost/api"
 	"waypost/client"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres"
@@ -44,15 +46,15 @@ func (p keysCommands) listCommand() *cobra.Command {
 		Short: "List API keys, newest first: scopes, owner, last use",
 		Example: `  waypost keys list
   waypost keys list --output json`,
-		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
-			all, err := api.Keys.List(ctx, page.limit, page.cursor)
+		RunE: p.asking(func(ctx context.Context, server *client.Client, _ []string) (string, any, error) {
+			all, err := client.Get[api.APIKeyPage](ctx, server, api.PathAPIKeys+page.query())
 			return keyTable(all.Keys, p.width()) + page.more(all.Next), all, err
 		}),
 	})
 }
 
-func keyTable(keys []client.Key, width int) string {
-	return tableOf("ID\tNAME\tKEY\tSCOPES\tOWNER\tEXPIRES\tLAST USED", keys, width, func(k *client.Key) []any {
+func keyTable(keys []api.APIKey, width int) string {
+	return tableOf("ID\tNAME\tKEY\tSCOPES\tOWNER\tEXPIRES\tLAST USED", keys, width, func(k *api.APIKey) []any {
 		return []any{
 			k.ID, k.Name, k.Prefix + "…", strings.Join(k.Scopes, ","), cmp.Or(k.OwnerEmail, "-"), momentText(k.ExpiresAt), momentText(k.LastUsedAt),
 		}
@@ -67,7 +69,7 @@ func momentText(t *time.Time) string {
 }
 
 func (p keysCommands) createCommand() *cobra.Command {
-	var n client.NewKey
+	var n api.NewAPIKey
 	var expiry config.Duration
 	c := &cobra.Command{
 		Use:   "create",
@@ -108,8 +110,8 @@ other key.`,
 				}
 				return p.createKeyDirectly(c.Context(), cfg, n.Name, n.Scopes)
 			}
-			return p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
-				k, err := api.Keys.Create(ctx, n)
+			return p.asking(func(ctx context.Context, server *client.Client, _ []string) (string, any, error) {
+				k, err := client.Send[api.APIKey](ctx, server, http.MethodPost, api.PathAPIKeys, n)
 				return k.Key, k, err
 			})(c, nil)
 		},
@@ -157,12 +159,13 @@ show it. The old one ends after --grace, or at once; revoking it then is not nee
 			}
 			return nil
 		},
-		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
-			id, err := keyID(ctx, api, args[0])
+		RunE: p.asking(func(ctx context.Context, server *client.Client, args []string) (string, any, error) {
+			id, err := keyID(ctx, server, args[0])
 			if err != nil {
 				return "", nil, err
 			}
-			k, err := api.Keys.Rotate(ctx, id, time.Duration(given))
+			path := client.Path(api.PathAPIKeys, id, "rotate") + "?grace=" + strconv.Itoa(int(time.Duration(given)/time.Second))
+			k, err := client.Send[api.APIKey](ctx, server, http.MethodPost, path, nil)
 			return k.Key, k, err
 		}),
 	}
@@ -181,7 +184,7 @@ that it uses itself, which is revoked last.`,
   waypost keys revoke ci --yes`,
 		ValidArgsFunction: p.completions(keyNames),
 		RunE: func(c *cobra.Command, args []string) error {
-			return p.withAPI(func(api *client.Client) error { return p.revoke(c.Context(), api, args) })
+			return p.withAPI(func(server *client.Client) error { return p.revoke(c.Context(), server, args) })
 		},
 	}
 	c.Flags().BoolVar(&p.yes, "yes", false, "do not ask")
@@ -189,8 +192,8 @@ that it uses itself, which is revoked last.`,
 }
 
 // revoke revokes keys, the command's own key last.
-func (p keysCommands) revoke(ctx context.Context, api *client.Client, names []string) error {
-	me, err := api.Session.Me(ctx)
+func (p keysCommands) revoke(ctx context.Context, server *client.Client, names []string) error {
+	me, err := client.Get[api.Me](ctx, server, api.PathMe)
 	if err != nil {
 		return err
 	}
@@ -200,7 +203,7 @@ func (p keysCommands) revoke(ctx context.Context, api *client.Client, names []st
 	}
 	var others, own []target
 	for _, name := range names {
-		id, err := keyID(ctx, api, name)
+		id, err := keyID(ctx, server, name)
 		if err != nil {
 			return fmt.Errorf("revoke %s: %w (nothing was revoked)", printable(name), err)
 		}
@@ -218,7 +221,7 @@ func (p keysCommands) revoke(ctx context.Context, api *client.Client, names []st
 		return err
 	}
 	for i, k := range append(others, own...) {
-		if err := api.Keys.Revoke(ctx, k.id); err != nil {
+		if err := server.Delete(ctx, client.Path(api.PathAPIKeys, k.id)); err != nil {
 			return fmt.Errorf("revoke %s: %w (revoked before: %d of %d)", printable(k.name), err, i, len(names))
 		}
 	}
@@ -227,38 +230,34 @@ func (p keysCommands) revoke(ctx context.Context, api *client.Client, names []st
 
 // keyID finds a key by its name, which must be the only such one, or takes a number
 // for the id itself.
-func keyID(ctx context.Context, api *client.Client, name string) (int64, error) {
+func keyID(ctx context.Context, server *client.Client, name string) (int64, error) {
 	if id, err := strconv.ParseInt(name, 10, 64); err == nil {
 		return id, nil
 	}
 	var found []string
 	var id int64
-	for cursor := ""; ; {
-		page, err := api.Keys.List(ctx, 1000, cursor)
-		if err != nil {
-			return 0, err
-		}
+	err := everyPage(ctx, server, api.PathAPIKeys, func(page *api.APIKeyPage) string {
 		for i := range page.Keys {
 			if k := &page.Keys[i]; k.Name == name {
 				id = k.ID
 				found = append(found, strconv.FormatInt(k.ID, 10))
 			}
 		}
-		if cursor = page.Next; cursor == "" {
-			break
-		}
-	}
-	switch len(found) {
-	case 0:
+		return page.Next
+	})
+	switch {
+	case err != nil:
+		return 0, err
+	case len(found) == 0:
 		return 0, fmt.Errorf("there is no key %q here: see `waypost keys list`", name)
-	case 1:
+	case len(found) == 1:
 		return id, nil
 	}
 	return 0, fmt.Errorf("%d keys are named %q: say which one by its id: %s", len(found), name, strings.Join(found, ", "))
 }
 
-func keyNames(ctx context.Context, api *client.Client) (names []string, err error) {
-	page, err := api.Keys.List(ctx, 1000, "")
+func keyNames(ctx context.Context, server *client.Client) (names []string, err error) {
+	page, err := client.Get[api.APIKeyPage](ctx, server, api.PathAPIKeys+largestPage)
 	for i := range page.Keys {
 		names = append(names, strconv.FormatInt(page.Keys[i].ID, 10), page.Keys[i].Name)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"waypost/api"
 	"waypost/client"
 )
 
@@ -34,12 +35,12 @@ func (p linksCommands) addAliasCommand() *cobra.Command {
 			if err := w.check(); err != nil {
 				return err
 			}
-			return p.withAPI(func(api *client.Client) error {
+			return p.withAPI(func(server *client.Client) error {
 				var code string
 				n := client.NewAlias{Title: title}
 				w.Domain, code = linkName(w.Domain, args[0])
 				n.Domain, n.ShortCode = linkName(domain, args[1])
-				link, receipt, err := api.Links.AddAlias(c.Context(), code, n, w.Write)
+				link, receipt, err := server.Links.AddAlias(c.Context(), code, n, w.Write)
 				if err != nil {
 					return err
 				}
@@ -68,16 +69,16 @@ func (p linksCommands) listAliasesCommand() *cobra.Command {
 		Use:     "list CODE",
 		Short:   "List the aliases of a link",
 		Example: `  waypost links alias list spring-sale`,
-		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
+		RunE: p.asking(func(ctx context.Context, server *client.Client, args []string) (string, any, error) {
 			host, code := linkName(domain, args[0])
-			link, err := api.Links.Find(ctx, host, code)
-			text := tableOf("ALIAS\tCREATED\tTITLE", link.Aliases, p.width(), func(a *client.Alias) []any {
+			link, err := server.Links.Find(ctx, host, code)
+			text := tableOf("ALIAS\tCREATED\tTITLE", link.Aliases, p.width(), func(a *api.Alias) []any {
 				return []any{a.ShortURL, a.CreatedAt.Format(time.DateTime), shortened(a.Title)}
 			})
 			if len(link.Aliases) == 0 {
 				text = "no aliases"
 			}
-			return text, map[string]any{"aliases": append([]client.Alias{}, link.Aliases...)}, err
+			return text, map[string]any{"aliases": append([]api.Alias{}, link.Aliases...)}, err
 		}),
 	}
 	c.Flags().StringVar(&domain, "domain", "", "host of the link's domain (default the shared one)")
@@ -102,11 +103,11 @@ it needs --yes.`,
 			if err := p.confirm(question, "y"); err != nil {
 				return err
 			}
-			return p.withAPI(func(api *client.Client) error {
+			return p.withAPI(func(server *client.Client) error {
 				var code string
 				w.Domain, code = linkName(w.Domain, args[0])
 				host, alias := linkName(domain, args[1])
-				link, receipt, err := api.Links.RemoveAlias(c.Context(), code, host, alias, w.Write)
+				link, receipt, err := server.Links.RemoveAlias(c.Context(), code, host, alias, w.Write)
 				if err != nil {
 					return err
 				}

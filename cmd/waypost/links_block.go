@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"waypost/api"
 	"waypost/client"
 )
 
@@ -34,8 +36,10 @@ administrator of the default workspace, and says which edges have not confirmed 
 			if reason == "" {
 				return &usageError{errors.New("--reason is needed")}
 			}
-			return p.stated(c.Context(), domain, args[0], func(api *client.Client, host, code string) (client.Block, error) {
-				b, err := api.Blocks.Set(c.Context(), host, code, client.NewBlock{Policy: policy, Reason: reason, All: all})
+			host, code := linkName(domain, args[0])
+			path := client.Path(api.PathBlocks, code) + client.Query(map[string]string{"domain": host})
+			return p.stated(c.Context(), func(server *client.Client) (api.Block, error) {
+				b, err := client.Send[api.Block](c.Context(), server, http.MethodPut, path, api.NewBlock{Policy: policy, Reason: reason, All: all})
 				if _, passing := client.Passing(err); err != nil && passing {
 					err = fmt.Errorf("%w; the line %q in the file \"blocked\" of an edge's data directory blocks the link on that edge until then",
 						err, strings.TrimPrefix(host+"/"+code, "/")+" "+policy)
@@ -52,7 +56,7 @@ administrator of the default workspace, and says which edges have not confirmed 
 }
 
 // blockText describes the block of a link, "" for none.
-func blockText(b *client.LinkBlock) string {
+func blockText(b *api.LinkBlock) string {
 	if b == nil {
 		return ""
 	}
@@ -71,8 +75,11 @@ func (p linksCommands) unblockCommand() *cobra.Command {
 			if reason == "" {
 				return &usageError{errors.New("--reason is needed")}
 			}
-			return p.stated(c.Context(), domain, args[0], func(api *client.Client, host, code string) (client.Block, error) {
-				return api.Blocks.End(c.Context(), host, code, reason, all)
+			host, code := linkName(domain, args[0])
+			path := client.Path(api.PathBlocks, code) +
+				client.Query(map[string]string{"domain": host, "reason": reason, "all_addresses": map[bool]string{true: "true"}[all]})
+			return p.stated(c.Context(), func(server *client.Client) (api.Block, error) {
+				return client.Send[api.Block](c.Context(), server, http.MethodDelete, path, nil)
 			})
 		},
 	}
@@ -83,12 +90,9 @@ func (p linksCommands) unblockCommand() *cobra.Command {
 }
 
 // stated makes a statement about a link, and shows it with the edges that do not know it.
-func (p linksCommands) stated(ctx context.Context, domain, argument string,
-	state func(api *client.Client, host, code string) (client.Block, error),
-) error {
-	return p.withAPI(func(api *client.Client) error {
-		host, code := linkName(domain, argument)
-		block, err := state(api, host, code)
+func (p linksCommands) stated(ctx context.Context, state func(server *client.Client) (api.Block, error)) error {
+	return p.withAPI(func(server *client.Client) error {
+		block, err := state(server)
 		if err != nil {
 			return err
 		}
@@ -101,7 +105,7 @@ func (p linksCommands) stated(ctx context.Context, domain, argument string,
 		} else {
 			done += " is no longer blocked"
 		}
-		lacking, all, err := p.confirmed(ctx, api)
+		lacking, all, err := p.confirmed(ctx, server)
 		if err != nil {
 			return errors.Join(p.print(done, map[string]any{"block": block, "edges": nil, "unconfirmed": nil}),
 				fmt.Errorf("which edges know it could not be asked, see `waypost edges`: %w", err))
@@ -117,11 +121,11 @@ func (p linksCommands) stated(ctx context.Context, domain, argument string,
 // confirmed waits for a moment until all edges that are alive know all blocks. It returns
 // the edges that do not, with silent ones, and the number of edges that are not gone, as
 // of the last answer; an error if there was none.
-func (p linksCommands) confirmed(ctx context.Context, api *client.Client) (lacking []string, all int, err error) {
+func (p linksCommands) confirmed(ctx context.Context, server *client.Client) (lacking []string, all int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, confirmedWithin)
 	defer cancel()
 	for known := false; ; {
-		edges, failed := api.Edges.List(ctx)
+		edges, failed := server.Edges.List(ctx)
 		waits := false
 		switch _, passing := client.Passing(failed); {
 		case failed == nil:
@@ -158,9 +162,9 @@ func (p linksCommands) blocksCommand() *cobra.Command {
 		Short:   "List the links that are blocked, for operators",
 		Long:    `List the links of all workspaces that are blocked, the newest block first.`,
 		Example: `  waypost links blocks --limit 100`,
-		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
-			found, err := api.Blocks.List(ctx, page.limit, page.cursor)
-			text := tableOf("LINK\tSINCE\tPOLICY\tREASON", found.Blocks, p.width(), func(b *client.Block) []any {
+		RunE: p.asking(func(ctx context.Context, server *client.Client, _ []string) (string, any, error) {
+			found, err := client.Get[api.BlockPage](ctx, server, api.PathBlocks+page.query())
+			text := tableOf("LINK\tSINCE\tPOLICY\tREASON", found.Blocks, p.width(), func(b *api.Block) []any {
 				return []any{b.Domain + "/" + b.ShortCode, b.At.Local().Format(time.DateTime), b.Policy, b.Reason}
 			})
 			if len(found.Blocks) == 0 {

@@ -51,7 +51,7 @@ func (w *writeFlags) check() error {
 
 // tell reports on standard error the outcome of waiting for a change of a link, and the
 // warnings.
-func (p linksCommands) tell(w *writeFlags, link string, r client.Receipt, warnings []client.Warning) error {
+func (p linksCommands) tell(w *writeFlags, link string, r client.Receipt, warnings []api.Warning) error {
 	for _, w := range warnings {
 		if _, err := fmt.Fprintf(p.stderr, "waypost: warning: %s\n", printable(w.Message)); err != nil {
 			return err
@@ -125,11 +125,11 @@ choose the key, for scripts that may run again.`,
 			if err != nil {
 				return err
 			}
-			api, err := p.api()
+			server, err := p.api()
 			if err != nil {
 				return err
 			}
-			defer api.Close()
+			defer server.Close()
 			n := l.create()
 			n.OriginalURL, n.CustomCode, n.Domain = args[0], code, w.Domain
 			for _, a := range aliases {
@@ -137,7 +137,7 @@ choose the key, for scripts that may run again.`,
 				n.Aliases = append(n.Aliases, client.NewAlias{ShortCode: code, Domain: cmp.Or(host, w.Domain)})
 			}
 			n.Dedupe = optional(c, "dedupe", &dedupe)
-			link, receipt, err := api.Links.Make(c.Context(), n, w.Write)
+			link, receipt, err := server.Links.Make(c.Context(), n, w.Write)
 			if err != nil {
 				return l.rules.rules.locate(err)
 			}
@@ -196,17 +196,17 @@ a later expiry, until it is cleaned up.`,
 			if !some {
 				return &usageError{errors.New("nothing to change: name a field, for example --target URL")}
 			}
-			api, err := p.api()
+			server, err := p.api()
 			if err != nil {
 				return err
 			}
-			defer api.Close()
+			defer server.Close()
 			var code string
 			w.Domain, code = linkName(w.Domain, args[0])
 			if w.IfMatch == "" {
 				w.IfMatch = l.rules.rules.State
 			}
-			link, receipt, err := api.Links.Change(c.Context(), code, change, w.Write)
+			link, receipt, err := server.Links.Change(c.Context(), code, change, w.Write)
 			if err != nil {
 				return l.rules.rules.locate(err)
 			}
@@ -233,9 +233,9 @@ func (p linksCommands) getCommand() *cobra.Command {
 		Use:     "get CODE",
 		Short:   "Show a link",
 		Example: `  waypost links get spring-sale --output json`,
-		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
+		RunE: p.asking(func(ctx context.Context, server *client.Client, args []string) (string, any, error) {
 			host, code := linkName(domain, args[0])
-			link, err := api.Links.Find(ctx, host, code)
+			link, err := server.Links.Find(ctx, host, code)
 			return describe(link), link, err
 		}),
 	}
@@ -260,8 +260,8 @@ func (p linksCommands) deleteCommand() *cobra.Command {
 			if err := p.confirm(question, "y"); err != nil {
 				return err
 			}
-			return p.each(args, "delete", "deleted", &w, func(api *client.Client, code string, at client.Write) (client.Receipt, error) {
-				return api.Links.Remove(c.Context(), code, at)
+			return p.each(args, "delete", "deleted", &w, func(server *client.Client, code string, at client.Write) (client.Receipt, error) {
+				return server.Links.Remove(c.Context(), code, at)
 			})
 		},
 	}
@@ -284,8 +284,8 @@ allowed.`,
 			if err := w.check(); err != nil {
 				return err
 			}
-			return p.each(args, "restore", "restored", &w, func(api *client.Client, code string, at client.Write) (client.Receipt, error) {
-				_, receipt, err := api.Links.Restore(c.Context(), code, at)
+			return p.each(args, "restore", "restored", &w, func(server *client.Client, code string, at client.Write) (client.Receipt, error) {
+				_, receipt, err := server.Links.Restore(c.Context(), code, at)
 				return receipt, err
 			})
 		},
@@ -297,19 +297,19 @@ allowed.`,
 // each does something to every one of the links, also behind one for which the API
 // refuses it. Done is the past of do.
 func (p linksCommands) each(links []string, do, done string, w *writeFlags,
-	one func(api *client.Client, code string, at client.Write) (client.Receipt, error),
+	one func(server *client.Client, code string, at client.Write) (client.Receipt, error),
 ) error {
-	api, err := p.api()
+	server, err := p.api()
 	if err != nil {
 		return err
 	}
-	defer api.Close()
+	defer server.Close()
 	did, failed := []string{}, []error(nil)
 	for _, link := range links {
 		at := w.Write
 		var code string
 		at.Domain, code = linkName(w.Domain, link)
-		receipt, err := one(api, code, at)
+		receipt, err := one(server, code, at)
 		if err = errors.Join(err, p.tell(w, link, receipt, nil)); err == nil {
 			did = append(did, link)
 			continue
@@ -393,8 +393,8 @@ func (p linksCommands) moment(ctx context.Context, flag, text string) (at time.T
 // zone asks for the time zone of the workspace.
 func (p linksCommands) zone(ctx context.Context) (zone *time.Location, err error) {
 	zone = time.UTC
-	err = p.withAPI(func(api *client.Client) error {
-		me, err := api.Session.Me(ctx)
+	err = p.withAPI(func(server *client.Client) error {
+		me, err := client.Get[api.Me](ctx, server, api.PathMe)
 		if err == nil && me.Workspace != nil {
 			zone, err = time.LoadLocation(me.Workspace.TimeZone)
 		}

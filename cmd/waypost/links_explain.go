@@ -46,9 +46,9 @@ target is another: try a pattern before you create it.`,
 			v.Country = strings.ToUpper(v.Country)
 			return nil
 		},
-		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
+		RunE: p.asking(func(ctx context.Context, server *client.Client, args []string) (string, any, error) {
 			host, path := askedPath(domain, args[0])
-			e, err := api.Links.Explain(ctx, host, path, v)
+			e, err := server.Links.Explain(ctx, host, path, v)
 			return explanationText(&e, p.width()), e, err
 		}),
 	}
@@ -70,7 +70,7 @@ target is another: try a pattern before you create it.`,
 }
 
 // explanationText lays out an explanation for people.
-func explanationText(e *client.Explanation, width int) string {
+func explanationText(e *api.Explanation, width int) string {
 	var b strings.Builder
 	field := fieldsTo(&b, 11)
 	f, r := &e.Facts, &e.Result
@@ -116,7 +116,7 @@ func explanationText(e *client.Explanation, width int) string {
 }
 
 // edgeText describes the edge that answered.
-func edgeText(e *client.ExplainedEdge) string {
+func edgeText(e *api.ExplainedEdge) string {
 	text := e.Node + ", at no position"
 	if e.Position != nil {
 		text = fmt.Sprintf("%s, at position %d.%d", e.Node, e.Position.Epoch, e.Position.Seq)

@@ -106,14 +106,14 @@ func (p linksCommands) exportLinks(ctx context.Context, name string, e exporting
 			return err
 		}
 	}
-	api, err := p.api()
+	server, err := p.api()
 	if err != nil {
 		return err
 	}
-	defer api.Close()
+	defer server.Close()
 	count, finish := p.exportProgress()
 	defer finish()
-	x := &exporter{api: api, filter: filter, format: e.format, raw: e.raw, bom: e.bom, after: e.after, done: count}
+	x := &exporter{api: server, filter: filter, format: e.format, raw: e.raw, bom: e.bom, after: e.after, done: count}
 	if slices.Contains(writtenFormats, e.format) {
 		return p.exportSite(ctx, x, name)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"waypost/api"
 	"waypost/client"
 )
 
@@ -28,9 +29,9 @@ link has a history as long as it can be restored.`,
 			}
 			return nil
 		},
-		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
+		RunE: p.asking(func(ctx context.Context, server *client.Client, args []string) (string, any, error) {
 			host, code := linkName(domain, args[0])
-			h, err := api.Links.History(ctx, host, code, limit, cursor)
+			h, err := server.Links.History(ctx, host, code, limit, cursor)
 			return historyTable(&h, p.width()), h, err
 		}),
 	}
@@ -41,7 +42,7 @@ link has a history as long as it can be restored.`,
 }
 
 // historyTable lays out a page of a history for people.
-func historyTable(h *client.LinkHistory, width int) string {
+func historyTable(h *api.LinkHistory, width int) string {
 	rows := [][]string{{"TIME", "WHO", "DID", "FIELD", "BEFORE", "AFTER"}}
 	for i := range h.Changes {
 		e := &h.Changes[i]

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"waypost"
+	"waypost/api"
 	"waypost/client"
 )
 
@@ -140,16 +141,16 @@ func (p linksCommands) listLinks(c *cobra.Command, l listing, words string) erro
 		return err
 	}
 	filter.Words, filter.Deleted = words, l.deleted
-	api, err := p.api()
+	server, err := p.api()
 	if err != nil {
 		return err
 	}
-	defer api.Close()
+	defer server.Close()
 	// The API answers in parts where few links fit; people want them together.
-	page, err := api.Links.Search(c.Context(), filter, l.sort, l.limit, l.cursor)
+	page, err := server.Links.Search(c.Context(), filter, l.sort, l.limit, l.cursor)
 	for err == nil && page.Next != "" && len(page.Links) < l.limit {
 		links := page.Links
-		if page, err = api.Links.Search(c.Context(), filter, l.sort, l.limit-len(links), page.Next); err == nil {
+		if page, err = server.Links.Search(c.Context(), filter, l.sort, l.limit-len(links), page.Next); err == nil {
 			page.Links = append(links, page.Links...)
 		}
 	}
@@ -184,17 +185,17 @@ func (p linksCommands) tagsCommand() *cobra.Command {
 		Short: "List tags and how many links have them",
 		Example: `  waypost links tags
   waypost links tags --prefix spring --output json`,
-		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (text string, value any, err error) {
-			tags, after := []client.TagCount{}, ""
+		RunE: p.asking(func(ctx context.Context, server *client.Client, _ []string) (text string, value any, err error) {
+			tags, after := []api.TagCount{}, ""
 			for more := true; more; more = after != "" {
-				var page []client.TagCount
-				if page, after, err = api.Links.Tags(ctx, prefix, after, 1000); err != nil {
+				var page []api.TagCount
+				if page, after, err = server.Links.Tags(ctx, prefix, after, 1000); err != nil {
 					return "", nil, err
 				}
 				tags = append(tags, page...)
 			}
 			if text = "no tags"; len(tags) > 0 {
-				text = tableOf("LINKS\tTAG", tags, p.width(), func(t *client.TagCount) []any { return []any{t.Links, t.Tag} })
+				text = tableOf("LINKS\tTAG", tags, p.width(), func(t *api.TagCount) []any { return []any{t.Links, t.Tag} })
 			}
 			return text, map[string]any{"tags": tags}, nil
 		}),

@@ -54,32 +54,32 @@ func pastedURL(argument string) (host string, u *url.URL) {
 
 // linkCodes, tagNames, domainHosts and edgeNames complete words for the shell.
 
-func linkCodes(ctx context.Context, api *client.Client) (codes []string, err error) {
-	page, err := api.Links.List(ctx, 1000, "")
+func linkCodes(ctx context.Context, server *client.Client) (codes []string, err error) {
+	page, err := server.Links.List(ctx, 1000, "")
 	for i := range page.Links {
 		codes = append(codes, page.Links[i].ShortCode)
 	}
 	return codes, err
 }
 
-func tagNames(ctx context.Context, api *client.Client) (names []string, err error) {
-	tags, _, err := api.Links.Tags(ctx, "", "", 1000)
+func tagNames(ctx context.Context, server *client.Client) (names []string, err error) {
+	tags, _, err := server.Links.Tags(ctx, "", "", 1000)
 	for _, t := range tags {
 		names = append(names, t.Tag)
 	}
 	return names, err
 }
 
-func domainHosts(ctx context.Context, api *client.Client) (hosts []string, err error) {
-	domains, err := api.Domains.List(ctx)
+func domainHosts(ctx context.Context, server *client.Client) (hosts []string, err error) {
+	domains, err := listDomains(ctx, server, false)
 	for i := range domains {
 		hosts = append(hosts, domains[i].Host)
 	}
 	return hosts, err
 }
 
-func edgeNames(ctx context.Context, api *client.Client) (names []string, err error) {
-	edges, err := api.Edges.List(ctx)
+func edgeNames(ctx context.Context, server *client.Client) (names []string, err error) {
+	edges, err := server.Edges.List(ctx)
 	for i := range edges {
 		names = append(names, edges[i].Node)
 	}

@@ -56,12 +56,12 @@ The code stays good when the target changes. To put a logo over the middle, choo
 					query.Set(f.Name, f.Value.String())
 				}
 			})
-			api, err := p.api()
+			server, err := p.api()
 			if err != nil {
 				return err
 			}
-			defer api.Close()
-			return p.showQR(c, api, code, query, file)
+			defer server.Close()
+			return p.showQR(c, server, code, query, file)
 		},
 	}
 	c.Flags().StringVar(&file, "file", "", "file to write; its name ends in .svg, .png or .pdf")
@@ -76,8 +76,8 @@ The code stays good when the target changes. To put a logo over the middle, choo
 	return c
 }
 
-func (p linksCommands) showQR(c *cobra.Command, api *client.Client, code string, query url.Values, file string) error {
-	picture, err := api.Links.QR(c.Context(), code, query)
+func (p linksCommands) showQR(c *cobra.Command, server *client.Client, code string, query url.Values, file string) error {
+	picture, err := server.Links.QR(c.Context(), code, query)
 	if err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ nothing is changed. Without that line the file is set in any case.
 			}
 			w.Domain, args[0] = linkName(w.Domain, args[0])
 			if file == "" && !remove {
-				return p.withAPI(func(api *client.Client) error { return p.showRules(c, api, &w, args[0]) })
+				return p.withAPI(func(server *client.Client) error { return p.showRules(c, server, &w, args[0]) })
 			}
 			var r rulesFile
 			if file != "" {
@@ -56,12 +56,12 @@ nothing is changed. Without that line the file is set in any case.
 					return err
 				}
 			}
-			return p.withAPI(func(api *client.Client) error {
+			return p.withAPI(func(server *client.Client) error {
 				at := w.Write
 				if at.IfMatch == "" {
 					at.IfMatch = r.State
 				}
-				link, receipt, err := api.Links.Change(c.Context(), args[0], r.Change(), at)
+				link, receipt, err := server.Links.Change(c.Context(), args[0], r.Change(), at)
 				if err != nil {
 					return r.locate(err)
 				}
@@ -80,8 +80,8 @@ nothing is changed. Without that line the file is set in any case.
 	return c
 }
 
-func (p linksCommands) showRules(c *cobra.Command, api *client.Client, w *writeFlags, code string) error {
-	link, etag, err := api.Links.Read(c.Context(), w.Domain, code)
+func (p linksCommands) showRules(c *cobra.Command, server *client.Client, w *writeFlags, code string) error {
+	link, etag, err := server.Links.Read(c.Context(), w.Domain, code)
 	if err != nil {
 		return err
 	}

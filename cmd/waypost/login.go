@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"waypost"
+	"waypost/api"
 	"waypost/client"
 	"waypost/internal/config"
 	"waypost/internal/credentials"
@@ -21,17 +22,17 @@ import (
 type sessionCommands struct{ *program }
 
 // anonymous returns a client without credentials for the server that commands use.
-func (p sessionCommands) anonymous() (cfg config.Config, base string, api *client.Client, err error) {
+func (p sessionCommands) anonymous() (cfg config.Config, base string, server *client.Client, err error) {
 	if cfg, err = p.settings(nil); err != nil {
 		return cfg, "", nil, err
 	}
 	if base, _, err = p.server(cfg); err != nil {
 		return cfg, "", nil, err
 	}
-	if api, err = newClient(base, ""); err != nil {
+	if server, err = newClient(base, ""); err != nil {
 		return cfg, "", nil, &usageError{err}
 	}
-	return cfg, base, api, nil
+	return cfg, base, server, nil
 }
 
 // tellWinner reports on standard error the credential that commands prefer to a login at
@@ -71,11 +72,11 @@ A user of several workspaces chooses one with --workspace.`,
 		Example: `  waypost login --api https://control.example.com --email ann@example.com
   waypost login --api https://control.example.com --email ann@example.com --workspace marketing --password-file pass.txt`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			cfg, base, api, err := p.anonymous()
+			cfg, base, server, err := p.anonymous()
 			if err != nil {
 				return err
 			}
-			defer api.Close()
+			defer server.Close()
 			place, err := credentials.File(p.getenv)
 			if err != nil {
 				return err
@@ -92,13 +93,17 @@ A user of several workspaces chooses one with --workspace.`,
 			if err != nil {
 				return err
 			}
-			in, err := api.Session.SignIn(c.Context(), client.SignIn{Email: email, Password: word, Code: code})
+			signIn := func() (api.Session, error) {
+				n := api.SignIn{Email: email, Password: word, Code: code}
+				return client.Send[api.Session](c.Context(), server, http.MethodPost, api.PathSession, n)
+			}
+			in, err := signIn()
 			if refused, ok := errors.AsType[*client.Problem](err); ok && refused.Type == waypost.ProblemType(waypost.ESecondFactor) && code == "" {
 				if code, err = p.answerOf("Code of the second factor: "); err == nil && code == "" {
 					err = &usageError{errors.New("--code is missing: the user has a second factor")}
 				}
 				if err == nil {
-					in, err = api.Session.SignIn(c.Context(), client.SignIn{Email: email, Password: word, Code: code})
+					in, err = signIn()
 				}
 			}
 			if refused, ok := errors.AsType[*client.Problem](err); ok && refused.Status == http.StatusUnauthorized {
@@ -136,7 +141,7 @@ A user of several workspaces chooses one with --workspace.`,
 
 // chooseWorkspace sees that the one that was asked for is there, and that one was
 // where there are several.
-func chooseWorkspace(asked string, in []client.Affiliation) (string, error) {
+func chooseWorkspace(asked string, in []api.Affiliation) (string, error) {
 	var slugs []string
 	for _, a := range in {
 		if a.Slug == asked || asked == "" && len(in) == 1 {
@@ -152,12 +157,12 @@ func chooseWorkspace(asked string, in []client.Affiliation) (string, error) {
 
 // signOut ends a session that is of no use.
 func signOut(c *cobra.Command, base, token string) error {
-	api, err := newClient(base, token)
+	server, err := newClient(base, token)
 	if err != nil {
 		return err
 	}
-	defer api.Close()
-	return api.Session.SignOut(c.Context())
+	defer server.Close()
+	return server.Delete(c.Context(), api.PathSession)
 }
 
 func (p sessionCommands) logoutCommand() *cobra.Command {
@@ -214,15 +219,15 @@ func (p sessionCommands) whoamiCommand() *cobra.Command {
 		Use:     "whoami",
 		Short:   "Show who the commands act as, where, and with which rights",
 		Example: `  waypost whoami --output json`,
-		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
-			me, err := api.Session.Me(ctx)
-			return whoText(api.Base(), &me), me, err
+		RunE: p.asking(func(ctx context.Context, server *client.Client, _ []string) (string, any, error) {
+			me, err := client.Get[api.Me](ctx, server, api.PathMe)
+			return whoText(server.Base(), &me), me, err
 		}),
 	}
 	return p.bind(c, apiSettings...)
 }
 
-func whoText(base string, me *client.Me) string {
+func whoText(base string, me *api.Me) string {
 	who := "anonymous: no key is needed here"
 	switch {
 	case me.User != nil && me.Key != nil:
@@ -272,8 +277,9 @@ Both are typed on the terminal, or come from files.`,
 			if err != nil {
 				return err
 			}
-			return p.withAPI(func(api *client.Client) error {
-				if err := api.Session.ChangePassword(c.Context(), old, word); err != nil {
+			return p.withAPI(func(server *client.Client) error {
+				change := api.MeChange{CurrentPassword: old, Password: &word}
+				if _, err := client.Send[api.Me](c.Context(), server, http.MethodPatch, api.PathMe, change); err != nil {
 					return err
 				}
 				return p.print("the password is changed, and all other sessions have ended", map[string]bool{"changed": true})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"waypost/api"
 	"waypost/client"
 )
 
@@ -48,10 +49,10 @@ leases of it; below that, what each region has left. With --output json it is a 
 all ranges, retired ones too.`,
 		Example: `  waypost ranges list
   waypost ranges list --output json | jq '.[] | select(.minutes_left != null and .minutes_left < 1440)'`,
-		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
-			space, err := api.Ranges.List(ctx)
+		RunE: p.asking(func(ctx context.Context, server *client.Client, _ []string) (string, any, error) {
+			space, err := client.Get[api.KeySpace](ctx, server, api.PathRanges)
 			if space.Ranges == nil {
-				space.Ranges = []client.Range{}
+				space.Ranges = []api.Range{}
 			}
 			if held := heldText(&space); err == nil && held != "" && p.output == "json" { // the list has no place for it
 				_, err = fmt.Fprintln(p.stderr, held)
@@ -68,12 +69,12 @@ func (p rangesCommands) showCommand() *cobra.Command {
 		Use:     "show ID",
 		Short:   "Show a range with its leases",
 		Example: `  waypost ranges show 7`,
-		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
+		RunE: p.asking(func(ctx context.Context, server *client.Client, args []string) (string, any, error) {
 			id, err := rangeID(args[0])
 			if err != nil {
 				return "", nil, err
 			}
-			r, err := api.Ranges.Get(ctx, id)
+			r, err := client.Get[api.Range](ctx, server, client.Path(api.PathRanges, id))
 			return rangeText(&r), r, missingRange(err)
 		}),
 	}
@@ -118,8 +119,8 @@ database what has become of them:
   unassigned  no range holds it`,
 		Example: `  waypost ranges decode r7Qx0aZ
   waypost ranges decode r7Qx0aZ --output json`,
-		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
-			d, err := api.Ranges.Decode(ctx, args[0])
+		RunE: p.asking(func(ctx context.Context, server *client.Client, args []string) (string, any, error) {
+			d, err := client.Get[api.DecodedKey](ctx, server, client.Path(api.PathRanges, "decode", args[0]))
 			return decodedText(&d), d, err
 		}),
 	}

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"waypost"
+	"waypost/api"
 	"waypost/client"
 )
 
@@ -19,9 +21,9 @@ func dryRunFlag(c *cobra.Command) *bool {
 }
 
 // changeRanges has the steps done and prints their results.
-func (p rangesCommands) changeRanges(ctx context.Context, change client.RangeChange) error {
-	return p.withAPI(func(api *client.Client) error {
-		changed, err := api.Ranges.Change(ctx, change)
+func (p rangesCommands) changeRanges(ctx context.Context, change api.RangeChange) error {
+	return p.withAPI(func(server *client.Client) error {
+		changed, err := client.Send[api.RangesChanged](ctx, server, http.MethodPost, client.Path(api.PathRanges, "changes"), change)
 		if err != nil {
 			return refused(err)
 		}
@@ -38,12 +40,12 @@ func refused(err error) error {
 }
 
 // changedText describes a change that was made, and shows the ranges it touched.
-func changedText(changed *client.RangesChanged, width int) string {
+func changedText(changed *api.RangesChanged, width int) string {
 	var b strings.Builder
 	if changed.DryRun {
 		b.WriteString("dry run, nothing was changed; this would be done:\n")
 	}
-	var touched []client.Range
+	var touched []api.Range
 	for i := range changed.Done {
 		done := &changed.Done[i]
 		b.WriteString(printable(done.What) + "\n")
@@ -54,7 +56,7 @@ func changedText(changed *client.RangesChanged, width int) string {
 			_, _ = fmt.Fprintf(&b, "  %d leases that are held become void: their remaining codes are never issued\n", done.Fenced)
 		}
 		for _, r := range done.Ranges {
-			touched = slices.DeleteFunc(touched, func(old client.Range) bool { return old.ID == r.ID })
+			touched = slices.DeleteFunc(touched, func(old api.Range) bool { return old.ID == r.ID })
 			touched = append(touched, r)
 		}
 	}
@@ -65,7 +67,7 @@ func changedText(changed *client.RangesChanged, width int) string {
 }
 
 func (p rangesCommands) assignCommand() *cobra.Command {
-	step := client.RangeStep{Action: "assign"}
+	step := api.RangeStep{Action: "assign"}
 	c := &cobra.Command{
 		Use:   "assign --region REGION",
 		Short: "Give a region a prefix that was never used",
@@ -81,7 +83,7 @@ low takes one automatically; use this command for a region that begins or grows 
 		if err := checkRegion("region", step.Region); err != nil {
 			return err
 		}
-		return p.changeRanges(c.Context(), client.RangeChange{Steps: []client.RangeStep{step}, DryRun: *dryRun})
+		return p.changeRanges(c.Context(), api.RangeChange{Steps: []api.RangeStep{step}, DryRun: *dryRun})
 	}
 	return c
 }
@@ -105,7 +107,7 @@ func checkAt(c *cobra.Command, at int64) error {
 }
 
 func (p rangesCommands) splitCommand() *cobra.Command {
-	step := client.RangeStep{Action: "split"}
+	step := api.RangeStep{Action: "split"}
 	c := &cobra.Command{
 		Use:   "split ID",
 		Short: "Cut a range in two of the same region",
@@ -123,13 +125,13 @@ be cut only where nothing was leased yet.`,
 		if err := checkAt(c, step.At); err != nil {
 			return err
 		}
-		return p.changeRanges(c.Context(), client.RangeChange{Steps: []client.RangeStep{step}, DryRun: *dryRun})
+		return p.changeRanges(c.Context(), api.RangeChange{Steps: []api.RangeStep{step}, DryRun: *dryRun})
 	}
 	return c
 }
 
 func (p rangesCommands) moveCommand() *cobra.Command {
-	step := client.RangeStep{Action: "move"}
+	step := api.RangeStep{Action: "move"}
 	c := &cobra.Command{
 		Use:   "move ID --to REGION",
 		Short: "Give a range, or its unleased part, to another region",
@@ -158,7 +160,7 @@ keeps what it has leased, and nothing becomes void.`,
 		if step.Remainder && step.At != 0 {
 			return &usageError{errors.New("give --remainder or --at, not both")}
 		}
-		return p.changeRanges(c.Context(), client.RangeChange{Steps: []client.RangeStep{step}, DryRun: *dryRun})
+		return p.changeRanges(c.Context(), api.RangeChange{Steps: []api.RangeStep{step}, DryRun: *dryRun})
 	}
 	return c
 }
@@ -170,7 +172,7 @@ func (p rangesCommands) drainCommand() *cobra.Command {
 		Long: `Lease nothing more from a range. What control planes hold of it is used up. Take it back
 with revive; end it with retire.`,
 		Example: `  waypost ranges drain 7`,
-	}, client.RangeStep{Action: "drain"})
+	}, api.RangeStep{Action: "drain"})
 }
 
 func (p rangesCommands) reviveCommand() *cobra.Command {
@@ -178,7 +180,7 @@ func (p rangesCommands) reviveCommand() *cobra.Command {
 		Use:     "revive ID",
 		Short:   "Lease from a drained range again",
 		Example: `  waypost ranges revive 7`,
-	}, client.RangeStep{Action: "revive"})
+	}, api.RangeStep{Action: "revive"})
 }
 
 func (p rangesCommands) retireCommand() *cobra.Command {
@@ -193,12 +195,12 @@ control planes hold leases, is retired by force only, and the leases become void
   waypost ranges retire 7 --force --dry-run`,
 	}
 	c.Flags().BoolVar(&force, "force", false, "also a live range, and while leases are held")
-	return p.stateCommand(c, client.RangeStep{Action: "retire"}, func(step *client.RangeStep) { step.Force = force })
+	return p.stateCommand(c, api.RangeStep{Action: "retire"}, func(step *api.RangeStep) { step.Force = force })
 }
 
 // stateCommand completes a command that does a step with one range. Late fills in
 // the values of flags.
-func (p rangesCommands) stateCommand(c *cobra.Command, step client.RangeStep, late ...func(*client.RangeStep)) *cobra.Command {
+func (p rangesCommands) stateCommand(c *cobra.Command, step api.RangeStep, late ...func(*api.RangeStep)) *cobra.Command {
 	dryRun := dryRunFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) (err error) {
 		if step.Range, err = rangeID(args[0]); err != nil {
@@ -207,7 +209,7 @@ func (p rangesCommands) stateCommand(c *cobra.Command, step client.RangeStep, la
 		for _, fill := range late {
 			fill(&step)
 		}
-		return p.changeRanges(c.Context(), client.RangeChange{Steps: []client.RangeStep{step}, DryRun: *dryRun})
+		return p.changeRanges(c.Context(), api.RangeChange{Steps: []api.RangeStep{step}, DryRun: *dryRun})
 	}
 	return c
 }
@@ -235,11 +237,11 @@ gap can be stated only once.`,
 	c.Flags().Int64Var(&gap, "gap", 0, "counters that every prefix skips (default: the gap that waypost ranges list shows, if any)")
 	dryRun := dryRunFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		step := client.RangeStep{Action: "resume", Gap: optional(c, "gap", &gap)}
+		step := api.RangeStep{Action: "resume", Gap: optional(c, "gap", &gap)}
 		if gap < 0 {
 			return &usageError{fmt.Errorf("--gap: %d is less than nothing", gap)}
 		}
-		return p.changeRanges(c.Context(), client.RangeChange{Steps: []client.RangeStep{step}, DryRun: *dryRun})
+		return p.changeRanges(c.Context(), api.RangeChange{Steps: []api.RangeStep{step}, DryRun: *dryRun})
 	}
 	return c
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"waypost/api"
 	"waypost/client"
 	"waypost/internal/atomicfile"
 )
@@ -33,22 +34,22 @@ the JSON that --output json prints.`,
 					return err
 				}
 			}
-			return p.withAPI(func(api *client.Client) error { return p.planRanges(c.Context(), api, out) })
+			return p.withAPI(func(server *client.Client) error { return p.planRanges(c.Context(), server, out) })
 		},
 	}
 	c.Flags().StringVar(&out, "out", "", "file to write the plan to")
 	return c
 }
 
-func (p rangesCommands) planRanges(ctx context.Context, api *client.Client, out string) error {
-	plan, err := api.Ranges.Plan(ctx)
+func (p rangesCommands) planRanges(ctx context.Context, server *client.Client, out string) error {
+	plan, err := client.Get[api.RangePlan](ctx, server, client.Path(api.PathRanges, "plan"))
 	if err != nil {
 		return err
 	}
 	text := planText(&plan, p.width())
 	if len(plan.Steps) > 0 && p.output != "json" {
 		// The plan stands without it, so a failure is no reason to keep the plan back.
-		if space, err := api.Ranges.List(ctx); err == nil && space.FreePrefixes > 0 {
+		if space, err := client.Get[api.KeySpace](ctx, server, api.PathRanges); err == nil && space.FreePrefixes > 0 {
 			text += fmt.Sprintf("\n\nnone of this is needed now: %s prefixes are free, and a region that runs low takes one automatically",
 				grouped(int64(space.FreePrefixes)))
 		}
@@ -69,7 +70,7 @@ func (p rangesCommands) planRanges(ctx context.Context, api *client.Client, out 
 }
 
 // planText lays out a plan for people.
-func planText(plan *client.RangePlan, width int) string {
+func planText(plan *api.RangePlan, width int) string {
 	var b strings.Builder
 	if len(plan.Steps) == 0 {
 		b.WriteString("nothing to do")
@@ -87,12 +88,12 @@ func planText(plan *client.RangePlan, width int) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-func beforeAndAfter(plan *client.RangePlan, width int) string {
-	after := map[string]*client.Supply{}
+func beforeAndAfter(plan *api.RangePlan, width int) string {
+	after := map[string]*api.Supply{}
 	for i := range plan.After {
 		after[plan.After[i].Region] = &plan.After[i]
 	}
-	return tableOf("REGION\tRATE\tUNISSUED\tLEFT\tUNISSUED THEN\tLEFT THEN", plan.Before, width, func(s *client.Supply) []any {
+	return tableOf("REGION\tRATE\tUNISSUED\tLEFT\tUNISSUED THEN\tLEFT THEN", plan.Before, width, func(s *api.Supply) []any {
 		then, left := "unknown", "unknown"
 		if a := after[s.Region]; a != nil {
 			then, left = grouped(a.Unissued), lasts(a.MinutesLeft, a.Unissued)
@@ -102,7 +103,7 @@ func beforeAndAfter(plan *client.RangePlan, width int) string {
 }
 
 // stepText describes a step.
-func stepText(s *client.RangeStep) string {
+func stepText(s *api.RangeStep) string {
 	region := printable(s.Region)
 	switch {
 	case s.Action == "assign" && s.Prefix == "":
@@ -141,9 +142,9 @@ the plan found them, none. FILE is - for standard input. Links are created all t
 			return err
 		}
 		if len(plan.Steps) == 0 {
-			return p.print("nothing to do: the plan has no steps", client.RangesChanged{Done: []client.StepDone{}, DryRun: *dryRun})
+			return p.print("nothing to do: the plan has no steps", api.RangesChanged{Done: []api.StepDone{}, DryRun: *dryRun})
 		}
-		err = p.changeRanges(c.Context(), client.RangeChange{Steps: plan.Steps, Fingerprint: plan.Fingerprint, DryRun: *dryRun})
+		err = p.changeRanges(c.Context(), api.RangeChange{Steps: plan.Steps, Fingerprint: plan.Fingerprint, DryRun: *dryRun})
 		if statusOf(err) == http.StatusConflict {
 			return fmt.Errorf("the plan is not carried out, and nothing was changed: %w; `waypost ranges plan --out FILE` makes another", err)
 		}
@@ -155,7 +156,7 @@ the plan found them, none. FILE is - for standard input. Links are created all t
 // maxPlan bounds a plan file in bytes: 1,000 steps and 1,000 regions fit well.
 const maxPlan = 4 << 20
 
-func (p rangesCommands) readPlan(name string) (plan client.RangePlan, err error) {
+func (p rangesCommands) readPlan(name string) (plan api.RangePlan, err error) {
 	from := p.stdin
 	if name != "-" {
 		f, err := os.Open(name)

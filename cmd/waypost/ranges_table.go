@@ -9,19 +9,19 @@ import (
 	"strings"
 	"time"
 
-	"waypost/client"
+	"waypost/api"
 )
 
 // keySpaceText lays out all ranges for people, by region, and
 // the counters that each region has left.
-func keySpaceText(space *client.KeySpace, all bool, width int) string {
+func keySpaceText(space *api.KeySpace, all bool, width int) string {
 	var b strings.Builder
 	if held := heldText(space); held != "" {
 		b.WriteString(held + "\n\n")
 	}
 	shown := slices.Clone(space.Ranges)
 	if !all {
-		shown = slices.DeleteFunc(shown, func(r client.Range) bool { return r.State == "retired" })
+		shown = slices.DeleteFunc(shown, func(r api.Range) bool { return r.State == "retired" })
 	}
 	b.WriteString(rangeTable(shown, width))
 	if hidden := len(space.Ranges) - len(shown); hidden > 0 {
@@ -44,7 +44,7 @@ func keySpaceText(space *client.KeySpace, all bool, width int) string {
 // lowMinutes is the supply below which a region without free prefixes runs low.
 const lowMinutes = 30 * 24 * 60
 
-func lowText(s *client.Supply) string {
+func lowText(s *api.Supply) string {
 	if s.Unissued == 0 {
 		return "no key left"
 	}
@@ -52,7 +52,7 @@ func lowText(s *client.Supply) string {
 }
 
 // heldText is a loud line with the remedy while no key is leased; "" otherwise.
-func heldText(space *client.KeySpace) string {
+func heldText(space *api.KeySpace) string {
 	if space.Held == nil {
 		return ""
 	}
@@ -70,32 +70,32 @@ func heldText(space *client.KeySpace) string {
 }
 
 // rangeTable sorts ranges by region and lays them out.
-func rangeTable(ranges []client.Range, width int) string {
+func rangeTable(ranges []api.Range, width int) string {
 	if len(ranges) == 0 {
 		return "no region has a range yet\n"
 	}
-	slices.SortFunc(ranges, func(x, y client.Range) int {
+	slices.SortFunc(ranges, func(x, y api.Range) int {
 		return cmp.Or(strings.Compare(x.Region, y.Region), cmp.Compare(x.ID, y.ID))
 	})
-	return tableOf("ID\tREGION\tPREFIX\tUSED\tRATE\tLEFT\tSTATE\tHELD BY", ranges, width, func(r *client.Range) []any {
+	return tableOf("ID\tREGION\tPREFIX\tUSED\tRATE\tLEFT\tSTATE\tHELD BY", ranges, width, func(r *api.Range) []any {
 		return []any{r.ID, r.Region, r.Prefix, usedText(r), rateText(r.Rate), leftText(r), r.State, holders(r.Leases)}
 	}) + "\n"
 }
 
-func supplyTable(space *client.KeySpace, width int) string {
+func supplyTable(space *api.KeySpace, width int) string {
 	live := map[string]int{}
 	for i := range space.Ranges {
 		if space.Ranges[i].State == "live" {
 			live[space.Ranges[i].Region]++
 		}
 	}
-	return tableOf("REGION\tLIVE RANGES\tUNISSUED\tRATE\tLEFT", space.Regions, width, func(s *client.Supply) []any {
+	return tableOf("REGION\tLIVE RANGES\tUNISSUED\tRATE\tLEFT", space.Regions, width, func(s *api.Supply) []any {
 		return []any{s.Region, live[s.Region], grouped(s.Unissued), rateText(s.Rate), lasts(s.MinutesLeft, s.Unissued)}
 	}) + "\n"
 }
 
 // rangeText shows a range with all that is known of it.
-func rangeText(r *client.Range) string {
+func rangeText(r *api.Range) string {
 	var b strings.Builder
 	_, _ = fmt.Fprintf(&b, "range       %d\nprefix      %s\nregion      %s\nstate       %s\ncounters    %s to %s\n",
 		r.ID, printable(r.Prefix), printable(r.Region), printable(r.State), grouped(r.Lo), grouped(r.Hi-1))
@@ -125,7 +125,7 @@ var stateTexts = map[string]string{
 	"unassigned": "no range holds it",
 }
 
-func decodedText(d *client.Decoded) string {
+func decodedText(d *api.DecodedKey) string {
 	state, region, in, lease := printable(d.State), "none", "none", "none"
 	if explained := stateTexts[d.State]; explained != "" {
 		state += ": " + explained
@@ -148,7 +148,7 @@ func decodedText(d *client.Decoded) string {
 
 // usedText describes the share of a range that is already leased. Only all of it
 // is 100 %, and only none of it is 0 %.
-func usedText(r *client.Range) string {
+func usedText(r *api.Range) string {
 	size := r.Hi - r.Lo
 	used := size - r.Unissued()
 	switch {
@@ -162,7 +162,7 @@ func usedText(r *client.Range) string {
 	return fmt.Sprintf("%.1f %%", min(99.9, 100*float64(used)/float64(size)))
 }
 
-func leftText(r *client.Range) string {
+func leftText(r *api.Range) string {
 	if r.State == "retired" {
 		return "none"
 	}
@@ -205,7 +205,7 @@ func lasts(minutes *float64, unissued int64) string {
 
 // holders names the nodes that hold leases, without the names of their starts. It returns
 // "none" without any lease.
-func holders(leases []client.Lease) string {
+func holders(leases []api.Lease) string {
 	const most = 3
 	if len(leases) == 0 {
 		return "none"

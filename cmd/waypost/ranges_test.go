@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"waypost/client"
+	"waypost/api"
 )
 
 // rangesAPI is an API with canned answers, by "METHOD /path". It remembers the changes
@@ -224,7 +224,7 @@ func TestNumbersAreWrittenForPeople(t *testing.T) {
 		require.Equal(t, want, grouped(n))
 	}
 	for next, want := range map[int64]string{0: "0 %", 1: "< 0.1 %", 9999: "1.0 %", 999_999: "99.9 %", 1_000_000: "100 %"} {
-		require.Equal(t, want, usedText(&client.Range{RangeBounds: client.RangeBounds{Hi: 1_000_000, Next: next}}))
+		require.Equal(t, want, usedText(&api.Range{RangeBounds: api.RangeBounds{Hi: 1_000_000, Next: next}}))
 	}
 	require.Equal(t, "0.1/min", rateText(0.01))
 	require.Equal(t, "0/min", rateText(0))

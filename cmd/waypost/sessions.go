@@ -25,14 +25,14 @@ func (p sessionCommands) listCommand() *cobra.Command {
 		Use:     "list",
 		Short:   "List the own sessions, newest first: address, program, last use",
 		Example: `  waypost sessions list`,
-		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
-			all, err := api.Session.Sessions(ctx)
+		RunE: p.asking(func(ctx context.Context, server *client.Client, _ []string) (string, any, error) {
+			all, err := client.Get[api.Sessions](ctx, server, api.PathSessions)
 			return sessionTable(&all, p.width()), all, err
 		}),
 	}
 }
 
-func sessionTable(all *client.Sessions, width int) string {
+func sessionTable(all *api.Sessions, width int) string {
 	return tableOf("ID\tSINCE\tLAST USED\tADDRESS\tPROGRAM", all.Sessions, width, func(s *api.SessionInfo) []any {
 		program := s.UserAgent
 		if s.Current {
@@ -49,7 +49,7 @@ func (p sessionCommands) endCommand() *cobra.Command {
 		Short: "End own sessions, on all control planes within a second",
 		Example: `  waypost sessions end 12
   waypost sessions end --others`,
-		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
+		RunE: p.asking(func(ctx context.Context, server *client.Client, args []string) (string, any, error) {
 			if others == (len(args) > 0) {
 				return "", nil, &usageError{errors.New("give the ids of sessions, or --others")}
 			}
@@ -61,10 +61,10 @@ func (p sessionCommands) endCommand() *cobra.Command {
 				}
 			}
 			if others {
-				return "ended all other sessions", map[string]bool{"others": true}, api.Session.EndOthers(ctx)
+				return "ended all other sessions", map[string]bool{"others": true}, server.Delete(ctx, api.PathSessions)
 			}
 			for i, id := range ids {
-				if err := api.Session.End(ctx, id); err != nil {
+				if err := server.Delete(ctx, client.Path(api.PathSessions, id)); err != nil {
 					return "", nil, fmt.Errorf("end session %d: %w (ended before: %d of %d)", id, err, i, len(ids))
 				}
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"waypost/api"
 	"waypost/client"
 )
 
@@ -107,7 +108,7 @@ the scope analytics:read, or else the development system that runs in --data-dir
 			values := q.values()
 			group.set(values)
 			values.Set("top", strconv.Itoa(top))
-			return p.showStats(c, client.WorkspaceStatsPath(values))
+			return p.showStats(c, api.PathStats+"?"+values.Encode())
 		},
 	}
 	q.bind(c, "countries, cities, devices, browsers, os, referrers, utm_source and the like, or top")
@@ -161,11 +162,12 @@ days (UTC). BEFORE is their clicks in as many days before. A deleted link does n
 		RunE: func(c *cobra.Command, _ []string) error {
 			values := q.values()
 			values.Set("limit", strconv.Itoa(limit))
-			return p.withAPI(func(api *client.Client) error {
+			return p.withAPI(func(server *client.Client) error {
+				path := client.Path(api.PathStats, by) + "?" + values.Encode()
 				if p.output == "csv" {
-					return p.writeCSV(c, api, client.GroupsPath(by, values))
+					return p.writeCSV(c, server, path)
 				}
-				t, err := api.Statistics.Groups(c.Context(), by, values)
+				t, err := client.Get[api.GroupTable](c.Context(), server, path)
 				if err != nil {
 					return err
 				}
@@ -187,8 +189,8 @@ days (UTC). BEFORE is their clicks in as many days before. A deleted link does n
 }
 
 // writeCSV prints the statistics at a path as CSV.
-func (p clicksCommands) writeCSV(c *cobra.Command, api *client.Client, path string) error {
-	text, err := api.Statistics.CSV(c.Context(), path)
+func (p clicksCommands) writeCSV(c *cobra.Command, server *client.Client, path string) error {
+	text, err := server.Statistics.CSV(c.Context(), path)
 	if err != nil {
 		return err
 	}
@@ -197,7 +199,7 @@ func (p clicksCommands) writeCSV(c *cobra.Command, api *client.Client, path stri
 }
 
 func (p clicksCommands) unknownCommand() *cobra.Command {
-	values := map[string]*string{"domain": new(string), "from": new(string), "to": new(string)}
+	var domain, from, to string
 	var limit int
 	c := &cobra.Command{
 		Use:   "unknown",
@@ -207,31 +209,26 @@ first, on days (UTC) on which at least five different people asked for them. The
 for 30 days.`,
 		Example: `  waypost stats unknown --domain go.example.com
   waypost stats unknown --from 2026-03-01 --to 2026-03-01 --limit 1000 --output json`,
-		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
-			query := url.Values{"limit": {strconv.Itoa(limit)}}
-			for name, value := range values {
-				if *value != "" {
-					query.Set(name, *value)
-				}
-			}
-			u, err := api.Statistics.Unknown(ctx, query)
+		RunE: p.asking(func(ctx context.Context, server *client.Client, _ []string) (string, any, error) {
+			query := map[string]string{"limit": strconv.Itoa(limit), "domain": domain, "from": from, "to": to}
+			u, err := client.Get[api.UnknownAddresses](ctx, server, api.PathUnknown+client.Query(query))
 			return unknownTable(&u, p.width()), u, err
 		}),
 	}
-	c.Flags().StringVar(values["domain"], "domain", "", "host of the domain; the shared one if left out")
-	c.Flags().StringVar(values["from"], "from", "", "first day (2026-03-01), in UTC; a week if left out")
-	c.Flags().StringVar(values["to"], "to", "", "last day; today if left out")
+	c.Flags().StringVar(&domain, "domain", "", "host of the domain; the shared one if left out")
+	c.Flags().StringVar(&from, "from", "", "first day (2026-03-01), in UTC; a week if left out")
+	c.Flags().StringVar(&to, "to", "", "last day; today if left out")
 	c.Flags().IntVar(&limit, "limit", 100, "how many addresses, up to 1,000")
 	return p.bind(c, apiSettings...)
 }
 
 // showStats prints the statistics at a path of the API.
 func (p clicksCommands) showStats(c *cobra.Command, path string) error {
-	return p.withAPI(func(api *client.Client) error {
+	return p.withAPI(func(server *client.Client) error {
 		if p.output == "csv" {
-			return p.writeCSV(c, api, path)
+			return p.writeCSV(c, server, path)
 		}
-		s, err := api.Statistics.Get(c.Context(), path)
+		s, err := server.Statistics.Get(c.Context(), path)
 		if err != nil {
 			return err
 		}

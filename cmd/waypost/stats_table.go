@@ -35,7 +35,7 @@ func statsTable(s *client.Stats, width int) string {
 	}
 	for _, part := range []struct {
 		title string
-		names []client.Named
+		names []api.Named
 	}{
 		{"COUNTRIES", s.Countries},
 		{"CITIES", s.Cities},
@@ -66,11 +66,11 @@ func statsTable(s *client.Stats, width int) string {
 }
 
 // unknownTable lays out unknown addresses for people.
-func unknownTable(u *client.UnknownAddresses, width int) string {
+func unknownTable(u *api.UnknownAddresses, width int) string {
 	if len(u.Addresses) == 0 {
 		return "no address without a link was asked for by five people on a day from " + u.From + " to " + u.To
 	}
-	return tableOf("ADDRESS\tPEOPLE\tBOTS\tLAST\tANSWER", u.Addresses, width, func(a *client.UnknownAddress) []any {
+	return tableOf("ADDRESS\tPEOPLE\tBOTS\tLAST\tANSWER", u.Addresses, width, func(a *api.UnknownAddress) []any {
 		answer := "none"
 		if a.Pattern {
 			answer = "pattern"
@@ -80,7 +80,7 @@ func unknownTable(u *client.UnknownAddresses, width int) string {
 }
 
 // groupsText lays out a table of groups of links for people.
-func groupsText(t *client.GroupTable, of string, width int) string {
+func groupsText(t *api.GroupTable, of string, width int) string {
 	if len(t.Groups) == 0 {
 		return "no link has a " + of + " that fits"
 	}
@@ -122,7 +122,7 @@ func writeBars(b *strings.Builder, s *client.Stats, width int) {
 		longest = max(1, min(longest, width-len(layout)-digits-len("    ")))
 	}
 	series := s.Series
-	if quiet := slices.IndexFunc(series, func(step client.Bucket) bool { return step.Clicks > 0 }); quiet > 1 {
+	if quiet := slices.IndexFunc(series, func(step api.Bucket) bool { return step.Clicks > 0 }); quiet > 1 {
 		series = series[quiet:]
 		_, _ = fmt.Fprintf(b, "no clicks before %s\n", series[0].T.Format(layout))
 	}
@@ -159,26 +159,26 @@ func cells(n, most int64, longest int) int {
 	return max(1, int(float64(n)/float64(most)*float64(longest)+0.5))
 }
 
-func writeNames(b *strings.Builder, title string, names []client.Named, width int) {
+func writeNames(b *strings.Builder, title string, names []api.Named, width int) {
 	if len(names) == 0 {
 		return
 	}
 	sum := sumOf(names)
 	if more := len(names) - shownNames; more > 1 {
-		rest := client.Named{Name: fmt.Sprintf("and %d more", more), Clicks: sumOf(names[shownNames:])}
+		rest := api.Named{Name: fmt.Sprintf("and %d more", more), Clicks: sumOf(names[shownNames:])}
 		names = append(slices.Clip(names[:shownNames]), rest)
 	}
-	b.WriteString("\n" + tableOf(title+"\tCLICKS\tSHARE", names, width, func(n *client.Named) []any {
+	b.WriteString("\n" + tableOf(title+"\tCLICKS\tSHARE", names, width, func(n *api.Named) []any {
 		return []any{cut(n.Name, shownLength), n.Clicks, share(n.Clicks, sum)}
 	}) + "\n")
 }
 
 // writeVariants shows the share of a rule's clicks that its split sent to each variant.
-func writeVariants(b *strings.Builder, variants []client.VariantClicks, width int) {
+func writeVariants(b *strings.Builder, variants []api.VariantClicks, width int) {
 	if len(variants) == 0 {
 		return
 	}
-	b.WriteString("\n" + tableOf("RULE\tVARIANT\tCLICKS\tSHARE\t95 % INTERVAL", variants, width, func(v *client.VariantClicks) []any {
+	b.WriteString("\n" + tableOf("RULE\tVARIANT\tCLICKS\tSHARE\t95 % INTERVAL", variants, width, func(v *api.VariantClicks) []any {
 		interval := ""
 		if len(v.Interval) == 2 {
 			interval = percent(v.Interval[0]) + " to " + percent(v.Interval[1])
@@ -187,7 +187,7 @@ func writeVariants(b *strings.Builder, variants []client.VariantClicks, width in
 	}) + "\n")
 }
 
-func sumOf(names []client.Named) (sum int64) {
+func sumOf(names []api.Named) (sum int64) {
 	for _, n := range names {
 		sum += n.Clicks
 	}
@@ -198,11 +198,11 @@ func share(n, of int64) string { return percent(float64(n) / float64(max(of, 1))
 
 func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
 
-func writeTop(b *strings.Builder, top []client.TopLink, width int) {
+func writeTop(b *strings.Builder, top []api.TopLink, width int) {
 	if len(top) == 0 {
 		return
 	}
-	b.WriteString("\n" + tableOf("LINK\tCLICKS\tBOTS\tTARGET\tTITLE", top, width, func(l *client.TopLink) []any {
+	b.WriteString("\n" + tableOf("LINK\tCLICKS\tBOTS\tTARGET\tTITLE", top, width, func(l *api.TopLink) []any {
 		name := l.ShortCode
 		if l.Domain != "" {
 			name = l.Domain + "/" + name

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -20,8 +21,8 @@ func (p clicksCommands) viewsCommand() *cobra.Command {
 func (p clicksCommands) listViewsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the saved views", Example: `  waypost stats views list`,
-		RunE: p.asking(func(ctx context.Context, c *client.Client, _ []string) (string, any, error) {
-			all, err := c.Statistics.Views(ctx)
+		RunE: p.asking(func(ctx context.Context, server *client.Client, _ []string) (string, any, error) {
+			all, err := client.Get[api.Views](ctx, server, api.PathViews)
 			return tableOf("ID\tNAME\tLINK\tFILTERS", all.Views, p.width(), func(v *api.View) []any {
 				link := ""
 				if v.Public {
@@ -40,10 +41,10 @@ func (p clicksCommands) publishViewCommand() *cobra.Command {
 		Long: `Publish the clicks of a link on its last days, as a page for everyone who has its secret path
 under the address of the API. The path is shown once. Deleting the view withdraws the page.`,
 		Example: `  waypost stats views publish "Spring sale" spring-sale --days 90 --tz Europe/Berlin`,
-		RunE: p.asking(func(ctx context.Context, c *client.Client, args []string) (string, any, error) {
+		RunE: p.asking(func(ctx context.Context, server *client.Client, args []string) (string, any, error) {
 			n.Name = args[0]
 			n.Domain, n.ShortCode = linkName(n.Domain, args[1])
-			v, err := c.Statistics.SaveView(ctx, n)
+			v, err := client.Send[api.View](ctx, server, http.MethodPost, api.PathViews, n)
 			return v.Path, v, err
 		}),
 	}
@@ -56,12 +57,12 @@ under the address of the API. The path is shown once. Deleting the view withdraw
 func (p clicksCommands) deleteViewCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "delete ID", Short: "Delete a saved view, or withdraw a public page", Example: `  waypost stats views delete 3`,
-		RunE: p.asking(func(ctx context.Context, c *client.Client, args []string) (string, any, error) {
+		RunE: p.asking(func(ctx context.Context, server *client.Client, args []string) (string, any, error) {
 			id, err := strconv.ParseInt(args[0], 10, 64)
 			if err != nil || id < 1 {
 				return "", nil, &usageError{fmt.Errorf("%q is no id of a view: see waypost stats views list", args[0])}
 			}
-			return "deleted", map[string]int64{"deleted": id}, c.Statistics.DeleteView(ctx, id)
+			return "deleted", map[string]int64{"deleted": id}, server.Delete(ctx, client.Path(api.PathViews, id))
 		}),
 	}
 }

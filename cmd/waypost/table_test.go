@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"waypost/api"
 	"waypost/client"
 )
 
@@ -25,17 +26,17 @@ func TestTabulate_FitsTheTerminal(t *testing.T) {
 
 func TestTables_FitTheTerminal(t *testing.T) {
 	long := strings.Repeat("long-", 30)
-	space := client.KeySpace{
-		Ranges:  []client.Range{{RangeBounds: client.RangeBounds{Region: long, Prefix: "4k"}, Leases: []client.Lease{{Node: long}}}},
-		Regions: []client.Supply{{Region: long}},
+	space := api.KeySpace{
+		Ranges:  []api.Range{{RangeBounds: api.RangeBounds{Region: long, Prefix: "4k"}, Leases: []api.Lease{{Node: long}}}},
+		Regions: []api.Supply{{Region: long}},
 	}
-	domains := []client.Domain{{ID: 1, Host: long + ".example", RootURL: "https://" + long + ".example/", NotFoundURL: long}}
-	keys := []client.Key{{ID: 1, Name: long, Prefix: "wp_live_abcd", Scopes: []string{"links:read", "links:write"}, OwnerEmail: long}}
-	audit := client.AuditPage{Entries: []client.AuditEntry{{Actor: long, Action: "keys.create", Subject: long}}}
+	domains := []api.Domain{{ID: 1, Host: long + ".example", RootURL: "https://" + long + ".example/", NotFoundURL: long}}
+	keys := []api.APIKey{{ID: 1, Name: long, Prefix: "wp_live_abcd", Scopes: []string{"links:read", "links:write"}, OwnerEmail: long}}
+	audit := api.AuditPage{Entries: []api.AuditEntry{{Actor: long, Action: "keys.create", Subject: long}}}
 	var stats client.Stats
-	stats.Top = []client.TopLink{{ShortCode: "spring", OriginalURL: long, Title: long}}
-	stats.Series = []client.Bucket{{Clicks: 1e12, BotClicks: 7}}
-	stats.Countries = []client.Named{{Name: long, Clicks: 1}}
+	stats.Top = []api.TopLink{{ShortCode: "spring", OriginalURL: long, Title: long}}
+	stats.Series = []api.Bucket{{Clicks: 1e12, BotClicks: 7}}
+	stats.Countries = []api.Named{{Name: long, Clicks: 1}}
 	for _, width := range []int{60, 80} {
 		var shown strings.Builder
 		writeBars(&shown, &stats, width)

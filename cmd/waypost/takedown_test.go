@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"waypost/api"
 	"waypost/client"
 	control "waypost/controlplane/node"
 	edge "waypost/edge/node"
@@ -304,7 +305,8 @@ func (f *takedownFleet) everyEdge(code string, status int) {
 }
 
 func (f *takedownFleet) block(code, policy string) error {
-	_, err := f.api.Blocks.Set(f.t.Context(), "", code, client.NewBlock{Policy: policy, Reason: "ticket 4711"})
+	n := api.NewBlock{Policy: policy, Reason: "ticket 4711"}
+	_, err := client.Send[api.Block](f.t.Context(), f.api, http.MethodPut, client.Path(api.PathBlocks, code), n)
 	return err
 }
 
@@ -425,7 +427,7 @@ func TestTakedown_ReachesEveryEdgeAndOutlastsRestartsAndARestore(t *testing.T) {
 	f.everyEdge(code(3), 451)
 	require.NoError(t, f.end(code(19)))
 	f.everyEdge(code(19), 302)
-	acts, err := f.api.Ranges.Audit(t.Context(), false, 100, "")
+	acts, err := client.Get[api.AuditPage](t.Context(), f.api, api.PathAudit+"?limit=100")
 	require.NoError(t, err)
 	seen := map[string]int{}
 	for _, e := range acts.Entries {
@@ -456,6 +458,6 @@ func TestTakedown_ReachesEveryEdgeAndOutlastsRestartsAndARestore(t *testing.T) {
 }
 
 func (f *takedownFleet) end(code string) error {
-	_, err := f.api.Blocks.End(f.t.Context(), "", code, "appeal", false)
+	_, err := client.Send[api.Block](f.t.Context(), f.api, http.MethodDelete, client.Path(api.PathBlocks, code)+"?reason=appeal", nil)
 	return err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"waypost/api"
 	"waypost/client"
 )
 
@@ -36,12 +37,12 @@ func (p usersCommands) listCommand() *cobra.Command {
 		Example: `  waypost users list
   waypost users list --workspace marketing --output json
   waypost users list --all`,
-		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
+		RunE: p.asking(func(ctx context.Context, server *client.Client, _ []string) (string, any, error) {
 			if everywhere {
-				all, err := api.Users.Accounts(ctx, "", page.limit, page.cursor)
+				all, err := client.Get[api.AccountPage](ctx, server, api.PathAllUsers+page.query())
 				return accountTable(all.Users, p.width()) + page.more(all.Next), all, err
 			}
-			all, err := api.Users.List(ctx, page.limit, page.cursor)
+			all, err := client.Get[api.MemberPage](ctx, server, api.PathUsers+page.query())
 			return userTable(all.Users, p.width()) + page.more(all.Next), all, err
 		}),
 	})
@@ -71,6 +72,11 @@ func (f *pageFlags) bind(c *cobra.Command) *cobra.Command {
 	return c
 }
 
+// query returns the parameters of the page.
+func (f *pageFlags) query() string {
+	return client.Query(map[string]string{"limit": strconv.Itoa(f.limit), "cursor": f.cursor})
+}
+
 // more points to the next page below a page that is not the last.
 func (f *pageFlags) more(next string) string {
 	if next == "" {
@@ -79,8 +85,25 @@ func (f *pageFlags) more(next string) string {
 	return "\nmore with --cursor " + printable(next)
 }
 
-func userTable(users []client.Member, width int) string {
-	return tableOf("ID\tEMAIL\tROLE\tSTATE\tSINCE\tNAME", users, width, func(u *client.Member) []any {
+// largestPage is the query of a page as large as the API has one.
+const largestPage = "?limit=1000"
+
+// everyPage asks for the pages of a list, until visit returns "" in the place of the next
+// cursor.
+func everyPage[T any](ctx context.Context, server *client.Client, path string, visit func(page *T) (next string)) error {
+	for cursor := ""; ; {
+		page, err := client.Get[T](ctx, server, path+client.Query(map[string]string{"limit": "1000", "cursor": cursor}))
+		if err != nil {
+			return err
+		}
+		if cursor = visit(&page); cursor == "" {
+			return nil
+		}
+	}
+}
+
+func userTable(users []api.Member, width int) string {
+	return tableOf("ID\tEMAIL\tROLE\tSTATE\tSINCE\tNAME", users, width, func(u *api.Member) []any {
 		state := accountState(u.Disabled, u.HasPassword, u.InvitedUntil)
 		if u.Shared {
 			state += ", shared"
@@ -90,7 +113,7 @@ func userTable(users []client.Member, width int) string {
 }
 
 func (p usersCommands) addCommand() *cobra.Command {
-	var n client.NewMember
+	var n api.NewMember
 	var file, to string
 	c := &cobra.Command{
 		Use:   "add EMAIL",
@@ -109,18 +132,18 @@ choose the password with --password-file.`,
 			}
 			return err
 		},
-		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (_ string, _ any, err error) {
-			var m client.Member
+		RunE: p.asking(func(ctx context.Context, server *client.Client, _ []string) (_ string, _ any, err error) {
+			var m api.Member
 			if to == "" {
-				m, err = api.Users.Add(ctx, n)
+				m, err = client.Send[api.Member](ctx, server, http.MethodPost, api.PathUsers, n)
 			} else {
 				var id int64
-				if id, err = workspaceID(ctx, api, to); err == nil {
-					m, err = api.Users.AddTo(ctx, id, n)
+				if id, err = workspaceID(ctx, server, to); err == nil {
+					m, err = client.Send[api.Member](ctx, server, http.MethodPost, client.Path(api.PathAllWorkspaces, id, "users"), n)
 				}
 			}
 			if err != nil {
-				return "", nil, thereAlready(ctx, api, to, n, err)
+				return "", nil, thereAlready(ctx, server, to, n, err)
 			}
 			text := fmt.Sprintf("user %d, %s, has the role %s", m.ID, printable(m.Email), m.Role)
 			return text + invitationText(m.Invitation), m, nil
@@ -135,11 +158,11 @@ choose the password with --password-file.`,
 }
 
 // thereAlready says how to go on when a user who is to be added is in the workspace.
-func thereAlready(ctx context.Context, api *client.Client, to string, n client.NewMember, err error) error {
+func thereAlready(ctx context.Context, server *client.Client, to string, n api.NewMember, err error) error {
 	if bad, ok := errors.AsType[*client.Problem](err); !ok || bad.Status != http.StatusConflict || to != "" {
 		return err
 	}
-	if _, unknown := userID(ctx, api, n.Email, false); unknown != nil {
+	if _, unknown := userID(ctx, server, n.Email, false); unknown != nil {
 		return err
 	}
 	return fmt.Errorf("%[1]s is in the workspace already: `waypost users set %[1]s --role %[2]s` changes the role", printable(n.Email), n.Role)
@@ -148,7 +171,7 @@ func thereAlready(ctx context.Context, api *client.Client, to string, n client.N
 func (p usersCommands) setCommand() *cobra.Command {
 	var role, name, file string
 	var disable, enable, everywhere bool
-	var change client.MemberChange
+	var change api.MemberChange
 	c := &cobra.Command{
 		Use:   "set USER",
 		Short: "Change a user's role or name, or disable the account",
@@ -175,7 +198,7 @@ and passwords are chosen by operators only: see ` + "`waypost users invite`" + `
 				}
 				change.Password = &word
 			}
-			if change == (client.MemberChange{}) {
+			if change == (api.MemberChange{}) {
 				return &usageError{errors.New("nothing to change: give --role, --name, --password-file, --disable or --enable")}
 			}
 			if everywhere && change.Role != nil {
@@ -183,17 +206,17 @@ and passwords are chosen by operators only: see ` + "`waypost users invite`" + `
 			}
 			return nil
 		},
-		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
-			id, err := userID(ctx, api, args[0], everywhere)
+		RunE: p.asking(func(ctx context.Context, server *client.Client, args []string) (string, any, error) {
+			id, err := userID(ctx, server, args[0], everywhere)
 			if err != nil {
 				return "", nil, err
 			}
 			if everywhere {
-				a, err := api.Users.ChangeAccount(ctx, id, change.AccountChange)
-				return accountTable([]client.Account{a}, p.width()), a, err
+				a, err := client.Send[api.Account](ctx, server, http.MethodPatch, client.Path(api.PathAllUsers, id), change.AccountChange)
+				return accountTable([]api.Account{a}, p.width()), a, err
 			}
-			m, err := api.Users.Change(ctx, id, change)
-			return userTable([]client.Member{m}, p.width()), m, err
+			m, err := client.Send[api.Member](ctx, server, http.MethodPatch, client.Path(api.PathUsers, id), change)
+			return userTable([]api.Member{m}, p.width()), m, err
 		}),
 	}
 	c.Flags().StringVar(&role, "role", "", "admin, member or viewer")
@@ -213,12 +236,12 @@ func (p usersCommands) resetFactorCommand() *cobra.Command {
 		Example: `  waypost users reset-second-factor ann@example.com
   waypost users reset-second-factor 7`,
 		ValidArgsFunction: p.completions(userNames),
-		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
-			id, err := userID(ctx, api, args[0], true)
+		RunE: p.asking(func(ctx context.Context, server *client.Client, args []string) (string, any, error) {
+			id, err := userID(ctx, server, args[0], true)
 			if err != nil {
 				return "", nil, err
 			}
-			a, err := api.Users.ResetSecondFactor(ctx, id)
+			a, err := client.Send[api.Account](ctx, server, http.MethodDelete, client.Path(api.PathAllUsers, id, "second-factor"), nil)
 			return fmt.Sprintf("user %d, %s, signs in without a second factor", a.ID, printable(a.Email)), a, err
 		}),
 	}
@@ -237,11 +260,11 @@ workspace ends. On a terminal it asks; elsewhere it needs --yes.`,
 			question := "Take " + printable(strings.Join(args, ", ")) + " out of the workspace, with all keys? Type y to go on: "
 			return p.confirm(question, "y")
 		},
-		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
+		RunE: p.asking(func(ctx context.Context, server *client.Client, args []string) (string, any, error) {
 			for i, name := range args {
-				id, err := userID(ctx, api, name, false)
+				id, err := userID(ctx, server, name, false)
 				if err == nil {
-					err = api.Users.Remove(ctx, id)
+					err = server.Delete(ctx, client.Path(api.PathUsers, id))
 				}
 				if err != nil {
 					return "", nil, fmt.Errorf("remove %s: %w (removed before: %d of %d)", name, err, i, len(args))
@@ -255,7 +278,7 @@ workspace ends. On a terminal it asks; elsewhere it needs --yes.`,
 }
 
 // userID finds a user by address, or takes a number for the id itself.
-func userID(ctx context.Context, api *client.Client, name string, everywhere bool) (int64, error) {
+func userID(ctx context.Context, server *client.Client, name string, everywhere bool) (id int64, err error) {
 	if name == "" { // would find the first account of all
 		return 0, &usageError{errors.New("USER is empty: an address or an id is needed")}
 	}
@@ -263,7 +286,8 @@ func userID(ctx context.Context, api *client.Client, name string, everywhere boo
 		return id, nil
 	}
 	if everywhere {
-		found, err := api.Users.Accounts(ctx, name, 1, "")
+		path := api.PathAllUsers + client.Query(map[string]string{"email": name, "limit": "1"})
+		found, err := client.Get[api.AccountPage](ctx, server, path)
 		if err == nil && (len(found.Users) == 0 || !strings.EqualFold(found.Users[0].Email, name)) {
 			err = fmt.Errorf("there is no user %q in any workspace", name)
 		}
@@ -272,24 +296,23 @@ func userID(ctx context.Context, api *client.Client, name string, everywhere boo
 		}
 		return found.Users[0].ID, nil
 	}
-	for cursor := ""; ; {
-		page, err := api.Users.List(ctx, 1000, cursor)
-		if err != nil {
-			return 0, err
-		}
+	err = everyPage(ctx, server, api.PathUsers, func(page *api.MemberPage) string {
 		for i := range page.Users {
 			if strings.EqualFold(page.Users[i].Email, name) {
-				return page.Users[i].ID, nil
+				id = page.Users[i].ID
+				return ""
 			}
 		}
-		if cursor = page.Next; cursor == "" {
-			return 0, fmt.Errorf("there is no user %q here: see `waypost users list`, or add one with `waypost users add`", name)
-		}
+		return page.Next
+	})
+	if err == nil && id == 0 {
+		err = fmt.Errorf("there is no user %q here: see `waypost users list`, or add one with `waypost users add`", name)
 	}
+	return id, err
 }
 
-func userNames(ctx context.Context, api *client.Client) (names []string, err error) {
-	page, err := api.Users.List(ctx, 1000, "")
+func userNames(ctx context.Context, server *client.Client) (names []string, err error) {
+	page, err := client.Get[api.MemberPage](ctx, server, api.PathUsers+largestPage)
 	for i := range page.Users {
 		names = append(names, page.Users[i].Email)
 	}

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"waypost/api"
 	"waypost/client"
 )
 
@@ -50,19 +52,19 @@ the scope admin, or else the development system that runs in --data-dir.`,
 			case all == (node != ""):
 				return &usageError{errors.New("say which: --edge NODE, --all or --source")}
 			}
-			return p.withAPI(func(api *client.Client) error {
+			return p.withAPI(func(server *client.Client) error {
 				if !all {
-					p.tellSilence(c.Context(), api, node, timeout)
-					return p.verify(c.Context(), api, []verification{{Node: node}}, timeout)
+					p.tellSilence(c.Context(), server, node, timeout)
+					return p.verify(c.Context(), server, []verification{{Node: node}}, timeout)
 				}
 				if !c.Flags().Changed("timeout") {
 					timeout = time.Minute
 				}
-				edges, err := allEdges(c.Context(), api)
+				edges, err := allEdges(c.Context(), server)
 				if err != nil {
 					return err
 				}
-				return p.verify(c.Context(), api, edges, timeout)
+				return p.verify(c.Context(), server, edges, timeout)
 			})
 		},
 	}
@@ -77,8 +79,8 @@ the scope admin, or else the development system that runs in --data-dir.`,
 
 // allEdges lists the edges that are not gone, with an error for edges that would not
 // answer.
-func allEdges(ctx context.Context, api *client.Client) (found []verification, err error) {
-	edges, err := api.Edges.List(ctx)
+func allEdges(ctx context.Context, server *client.Client) (found []verification, err error) {
+	edges, err := server.Edges.List(ctx)
 	for i := range edges {
 		e := &edges[i]
 		v := verification{Node: e.Node}
@@ -100,8 +102,8 @@ func allEdges(ctx context.Context, api *client.Client) (found []verification, er
 
 // tellSilence says on standard error that an edge will not answer before it is back. Who
 // cannot be asked about it is no reason not to wait.
-func (p edgesCommands) tellSilence(ctx context.Context, api *client.Client, node string, timeout time.Duration) {
-	edges, err := api.Edges.List(ctx)
+func (p edgesCommands) tellSilence(ctx context.Context, server *client.Client, node string, timeout time.Duration) {
+	edges, err := server.Edges.List(ctx)
 	if err != nil {
 		return
 	}
@@ -115,9 +117,9 @@ func (p edgesCommands) tellSilence(ctx context.Context, api *client.Client, node
 
 // verification is the outcome for one edge.
 type verification struct {
-	Node    string              `json:"node"`
-	Error   string              `json:"error,omitempty"` // nothing came of it
-	Outcome *client.EdgeOutcome `json:"outcome"`
+	Node    string           `json:"node"`
+	Error   string           `json:"error,omitempty"` // nothing came of it
+	Outcome *api.EdgeOutcome `json:"outcome"`
 }
 
 func (v *verification) bad() bool {
@@ -125,7 +127,7 @@ func (v *verification) bad() bool {
 }
 
 // verify asks all edges at once that have no error yet, and shows results as they come.
-func (p edgesCommands) verify(ctx context.Context, api *client.Client, found []verification, timeout time.Duration) error {
+func (p edgesCommands) verify(ctx context.Context, server *client.Client, found []verification, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	rows := verifyRows{p: p.program}
@@ -144,9 +146,9 @@ func (p edgesCommands) verify(ctx context.Context, api *client.Client, found []v
 			continue
 		}
 		go func() {
-			order, err := api.Edges.Verify(ctx, v.Node)
+			order, err := client.Send[api.EdgeOrder](ctx, server, http.MethodPost, client.Path(api.PathEdges, v.Node, "verifications"), nil)
 			if err == nil {
-				order, err = api.Edges.Await(ctx, order)
+				order, err = server.Edges.Await(ctx, order)
 			}
 			v.Outcome = order.Outcome
 			switch {

@@ -18,10 +18,10 @@ func (p edgesCommands) verifySource(ctx context.Context, recompute bool, timeout
 			return err
 		}
 	}
-	return p.withAPI(func(api *client.Client) error {
+	return p.withAPI(func(server *client.Client) error {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
-		d, err := api.Edges.CheckDigest(ctx, recompute)
+		d, err := server.Edges.CheckDigest(ctx, recompute)
 		switch {
 		case errors.Is(err, context.DeadlineExceeded):
 			return fmt.Errorf("the control plane %s has not answered within %s (--timeout), and goes on", printable(d.ControlPlane), timeout)
@@ -45,8 +45,8 @@ func (p edgesCommands) verifySource(ctx context.Context, recompute bool, timeout
 }
 
 // warnOfSource says on standard error that no edge can be repaired at present.
-func (p edgesCommands) warnOfSource(ctx context.Context, api *client.Client) {
-	if d, err := api.Edges.Digest(ctx); err == nil && d.Equal != nil && !*d.Equal {
+func (p edgesCommands) warnOfSource(ctx context.Context, server *client.Client) {
+	if d, err := server.Edges.Digest(ctx); err == nil && d.Equal != nil && !*d.Equal {
 		_, _ = fmt.Fprintln(p.stderr, "waypost: PostgreSQL's own rows do not add up to the digest of the changelog, so no edge can be repaired: "+
 			"run `waypost verify --source`")
 	}

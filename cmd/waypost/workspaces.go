@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"waypost/api"
 	"waypost/client"
 )
 
@@ -29,9 +31,9 @@ func (p workspacesCommands) showCommand() *cobra.Command {
 		Use:     "show",
 		Short:   "Show the workspace that commands act in",
 		Example: `  waypost workspaces show --output json`,
-		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
-			w, err := api.Workspaces.Get(ctx)
-			return workspaceTable([]client.Workspace{w}, p.width()), w, err
+		RunE: p.asking(func(ctx context.Context, server *client.Client, _ []string) (string, any, error) {
+			w, err := client.Get[api.Workspace](ctx, server, api.PathWorkspace)
+			return workspaceTable([]api.Workspace{w}, p.width()), w, err
 		}),
 	}
 }
@@ -42,15 +44,15 @@ func (p workspacesCommands) listCommand() *cobra.Command {
 		Use:     "list",
 		Short:   "List all workspaces, for operators",
 		Example: `  waypost workspaces list`,
-		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
-			all, err := api.Workspaces.List(ctx, page.limit, page.cursor)
+		RunE: p.asking(func(ctx context.Context, server *client.Client, _ []string) (string, any, error) {
+			all, err := client.Get[api.WorkspacePage](ctx, server, api.PathAllWorkspaces+page.query())
 			return workspaceTable(all.Workspaces, p.width()) + page.more(all.Next), all, err
 		}),
 	})
 }
 
-func workspaceTable(all []client.Workspace, width int) string {
-	return tableOf("ID\tSLUG\tSTATE\tDEDUPE\tEVENTS\tUTM\tTIME ZONE\tCREATED\tNAME", all, width, func(s *client.Workspace) []any {
+func workspaceTable(all []api.Workspace, width int) string {
+	return tableOf("ID\tSLUG\tSTATE\tDEDUPE\tEVENTS\tUTM\tTIME ZONE\tCREATED\tNAME", all, width, func(s *api.Workspace) []any {
 		events := s.Settings.Events
 		if events == "sampled" {
 			events = fmt.Sprintf("1 of %d", s.Settings.EventsSample)
@@ -71,14 +73,15 @@ func (p workspacesCommands) createCommand() *cobra.Command {
 		Long: `Make a workspace. With --admin it gets an administrator, for whom an invitation is
 shown, once, unless the address has an account that operators look after.`,
 		Example: `  waypost workspaces create marketing --name "Marketing" --admin ann@example.com`,
-		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
-			w, err := api.Workspaces.Create(ctx, args[0], name)
+		RunE: p.asking(func(ctx context.Context, server *client.Client, args []string) (string, any, error) {
+			w, err := client.Send[api.Workspace](ctx, server, http.MethodPost, api.PathAllWorkspaces, api.NewWorkspace{Slug: args[0], Name: name})
 			if err != nil {
 				return "", nil, err
 			}
 			text, value := fmt.Sprintf("workspace %d, %s", w.ID, w.Slug), map[string]any{"workspace": w}
 			if admin != "" {
-				m, err := api.Users.AddTo(ctx, w.ID, client.NewMember{Email: admin, Role: "admin"})
+				path, first := client.Path(api.PathAllWorkspaces, w.ID, "users"), api.NewMember{Email: admin, Role: "admin"}
+				m, err := client.Send[api.Member](ctx, server, http.MethodPost, path, first)
 				if err != nil {
 					return "", nil, fmt.Errorf("the workspace %s is there, but has no administrator: %w: try `waypost users add %s --role admin --to %s`", w.Slug, err, admin, w.Slug)
 				}
@@ -98,7 +101,7 @@ func (p workspacesCommands) setCommand() *cobra.Command {
 	var name, events, zone string
 	var dedupe, utm bool
 	var sample int
-	var change client.WorkspaceChange
+	var change api.WorkspaceChange
 	c := &cobra.Command{
 		Use:   "set [WORKSPACE]",
 		Short: "Change the own workspace's name and settings, or, for operators, any",
@@ -107,27 +110,29 @@ func (p workspacesCommands) setCommand() *cobra.Command {
 		ValidArgsFunction: p.completions(workspaceNames),
 		PreRunE: func(c *cobra.Command, _ []string) error {
 			change.Name = optional(c, "name", &name)
-			settings := client.SettingsChange{
+			settings := api.SettingsChange{
 				Dedupe: optional(c, "dedupe", &dedupe), UTM: optional(c, "utm", &utm), TimeZone: optional(c, "time-zone", &zone),
 				Events: optional(c, "events", &events), EventsSample: optional(c, "events-sample", &sample),
 			}
-			if settings != (client.SettingsChange{}) {
+			if settings != (api.SettingsChange{}) {
 				change.Settings = &settings
 			}
-			if change == (client.WorkspaceChange{}) {
+			if change == (api.WorkspaceChange{}) {
 				return &usageError{errors.New("nothing to change: give --name, --dedupe, --events, --events-sample, --utm or --time-zone")}
 			}
 			return nil
 		},
-		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (text string, value any, err error) {
-			var id int64
+		RunE: p.asking(func(ctx context.Context, server *client.Client, args []string) (text string, value any, err error) {
+			path := api.PathWorkspace
 			if len(args) > 0 {
-				if id, err = workspaceID(ctx, api, args[0]); err != nil {
+				id, err := workspaceID(ctx, server, args[0])
+				if err != nil {
 					return "", nil, err
 				}
+				path = client.Path(api.PathAllWorkspaces, id)
 			}
-			w, err := api.Workspaces.Change(ctx, id, change)
-			return workspaceTable([]client.Workspace{w}, p.width()), w, err
+			w, err := client.Send[api.Workspace](ctx, server, http.MethodPatch, path, change)
+			return workspaceTable([]api.Workspace{w}, p.width()), w, err
 		}),
 	}
 	c.Flags().StringVar(&name, "name", "", "name, for people")
@@ -151,12 +156,12 @@ undone. On a terminal it asks for the slug; elsewhere it needs --yes.`,
 		PreRunE: func(_ *cobra.Command, args []string) error {
 			return p.confirm(fmt.Sprintf("All links of %s stop for good. Type its name to go on: ", args[0]), args[0])
 		},
-		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
-			id, err := workspaceID(ctx, api, args[0])
+		RunE: p.asking(func(ctx context.Context, server *client.Client, args []string) (string, any, error) {
+			id, err := workspaceID(ctx, server, args[0])
 			if err != nil {
 				return "", nil, err
 			}
-			w, err := api.Workspaces.Delete(ctx, id)
+			w, err := client.Send[api.Workspace](ctx, server, http.MethodDelete, client.Path(api.PathAllWorkspaces, id), nil)
 			return fmt.Sprintf("workspace %s is %s", w.Slug, w.State), w, err
 		}),
 	}
@@ -165,20 +170,19 @@ undone. On a terminal it asks for the slug; elsewhere it needs --yes.`,
 }
 
 // workspaceID finds a workspace by its slug, or else takes a number for the id itself.
-func workspaceID(ctx context.Context, api *client.Client, name string) (int64, error) {
-	for cursor := ""; ; {
-		page, err := api.Workspaces.List(ctx, 1000, cursor)
-		if err != nil {
-			return 0, err
-		}
+func workspaceID(ctx context.Context, server *client.Client, name string) (int64, error) {
+	var id int64
+	err := everyPage(ctx, server, api.PathAllWorkspaces, func(page *api.WorkspacePage) string {
 		for i := range page.Workspaces {
 			if page.Workspaces[i].Slug == name {
-				return page.Workspaces[i].ID, nil
+				id = page.Workspaces[i].ID
+				return ""
 			}
 		}
-		if cursor = page.Next; cursor == "" {
-			break
-		}
+		return page.Next
+	})
+	if err != nil || id != 0 {
+		return id, err
 	}
 	if id, err := strconv.ParseInt(name, 10, 64); err == nil {
 		return id, nil
@@ -186,8 +190,8 @@ func workspaceID(ctx context.Context, api *client.Client, name string) (int64, e
 	return 0, fmt.Errorf("there is no workspace %q: see `waypost workspaces list`", name)
 }
 
-func workspaceNames(ctx context.Context, api *client.Client) (names []string, err error) {
-	page, err := api.Workspaces.List(ctx, 1000, "")
+func workspaceNames(ctx context.Context, server *client.Client) (names []string, err error) {
+	page, err := client.Get[api.WorkspacePage](ctx, server, api.PathAllWorkspaces+largestPage)
 	for i := range page.Workspaces {
 		names = append(names, page.Workspaces[i].Slug)
 	}

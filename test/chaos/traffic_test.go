@@ -339,7 +339,8 @@ func (w *writer) blockOne() {
 	w.t.show(code)
 	for w.t.pace(300 * time.Millisecond) {
 		op := w.send(Operation{Kind: Block, Code: code}, func(ctx context.Context, c *client.Client, _ *Operation) error {
-			_, err := c.Blocks.Set(ctx, "", code, client.NewBlock{Policy: "legal", Reason: "a test"})
+			n := api.NewBlock{Policy: "legal", Reason: "a test"}
+			_, err := client.Send[api.Block](ctx, c, http.MethodPut, client.Path(api.PathBlocks, code), n)
 			return err
 		})
 		w.t.s.recorder.Add(op)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"waypost/api"
 	"waypost/client"
 	"waypost/internal/pgserver/pgservertest"
 	"waypost/migrations"
@@ -85,7 +86,8 @@ func startFleet(t *testing.T, inEast, inWest int) *fleet {
 		t.Cleanup(c.Close)
 		f.clients[i] = c
 	}
-	_, err := f.clients[0].Users.Add(t.Context(), client.NewMember{Email: email, Role: "admin", Password: password})
+	user := api.NewMember{Email: email, Role: "admin", Password: password}
+	_, err := client.Send[api.Member](t.Context(), f.clients[0], http.MethodPost, api.PathUsers, user)
 	require.NoError(t, err)
 	add := func(name, region string, process bool) {
 		e := &edge{f: f, name: name, region: region, number: 2 + len(f.edges), process: process, dir: filepath.Join(f.root, name)}

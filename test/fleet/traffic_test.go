@@ -216,7 +216,8 @@ func (t *traffic) sign() {
 	for i := 0; t.pace(200 * time.Millisecond); i++ {
 		if i%50 == 0 {
 			err := t.insist(&at, count, func(ctx context.Context, which int) error {
-				got, err := t.f.clients[which].Session.SignIn(ctx, client.SignIn{Email: email, Password: password})
+				n := api.SignIn{Email: email, Password: password}
+				got, err := client.Send[api.Session](ctx, t.f.clients[which], http.MethodPost, api.PathSession, n)
 				session = got.Token
 				return err
 			})
@@ -231,7 +232,7 @@ func (t *traffic) sign() {
 				return err
 			}
 			defer c.Close()
-			_, err = c.Session.Me(ctx)
+			_, err = client.Get[api.Me](ctx, c, api.PathMe)
 			return err
 		})
 		if err != nil {

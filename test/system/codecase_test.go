@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"waypost/api"
 	"waypost/client"
 	"waypost/test/devtest"
 )
@@ -30,9 +31,9 @@ func requireSwitch(t *testing.T, s *devtest.System) {
 	const host, other = "case.example", "steady.example"
 	run("domains", "add", other)
 	run("domains", "add", host)
-	api, err := client.New(s.State().API, s.State().APIKey)
+	server, err := client.New(s.State().API, s.State().APIKey)
 	require.NoError(t, err)
-	defer api.Close()
+	defer server.Close()
 	links := 3000
 	if devtest.Long() {
 		links = 20_000
@@ -47,7 +48,7 @@ func requireSwitch(t *testing.T, s *devtest.System) {
 		all = append(all, l)
 	}
 	for part := range slices.Chunk(all, 1000) {
-		_, err := api.Links.CreateBulk(t.Context(), part)
+		_, err := server.Links.CreateBulk(t.Context(), part)
 		require.NoError(t, err)
 	}
 	edge := s.State().Edges[0].URL
@@ -86,8 +87,8 @@ func requireSwitch(t *testing.T, s *devtest.System) {
 		}
 	}()
 	isSwitched := func() bool {
-		all, err := api.Domains.List(t.Context())
-		return err == nil && !all[len(all)-1].CaseSwitching
+		all, err := client.Get[api.DomainList](t.Context(), server, api.PathDomains)
+		return err == nil && !all.Domains[len(all.Domains)-1].CaseSwitching
 	}
 	for _, to := range []string{"insensitive", "sensitive", "insensitive"} {
 		run("domains", "set", host, "--case", to)

@@ -16,17 +16,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"waypost"
+	"waypost/api"
 	"waypost/client"
 	"waypost/edge/gossip"
 	"waypost/test/devtest"
 )
 
 // fleetOf returns the edges as the API shows them, by node.
-func fleetOf(t *testing.T, api *client.Client) map[string]client.Edge {
+func fleetOf(t *testing.T, server *client.Client) map[string]client.Edge {
 	t.Helper()
 	var edges []client.Edge
 	persist(t, func() (err error) {
-		edges, err = api.Edges.List(t.Context())
+		edges, err = server.Edges.List(t.Context())
 		return err
 	})
 	return byNode(edges)
@@ -48,7 +49,7 @@ func inStep(t *testing.T, state devtest.State, fleet map[string]client.Edge) boo
 		at, err := waypost.ParsePosition(position(t, ref.AdminURL))
 		e := fleet[ref.Node]
 		if err != nil || e.Region != ref.Region || e.State != "alive" || e.Via != "report" || e.Position == nil ||
-			*e.Position != (client.Position{Epoch: at.Epoch.Ordinal, Seq: at.Seq}) ||
+			*e.Position != (api.Sequence{Epoch: at.Epoch.Ordinal, Seq: at.Seq}) ||
 			e.LagChanges == nil || *e.LagChanges != 0 || e.LagSeconds == nil || *e.LagSeconds != 0 {
 			return false
 		}
@@ -58,16 +59,16 @@ func inStep(t *testing.T, state devtest.State, fleet map[string]client.Edge) boo
 
 func TestFleet_ShowsTheLoadOfAnEdge(t *testing.T) {
 	state := oneEdge.For(t).State()
-	api, err := client.New(state.API, state.APIKey)
+	server, err := client.New(state.API, state.APIKey)
 	require.NoError(t, err)
-	defer api.Close()
+	defer server.Close()
 	edge := state.Edges[0]
 	eventually(t, time.Minute, "its requests are shown", func() bool {
 		require.Equal(t, http.StatusNotFound, status(t, edge.URL+"/no-such-code"))
-		e := fleetOf(t, api)[edge.Node]
+		e := fleetOf(t, server)[edge.Node]
 		return e.RequestsPerSecond != nil && *e.RequestsPerSecond > 0
 	})
-	e := fleetOf(t, api)[edge.Node]
+	e := fleetOf(t, server)[edge.Node]
 	require.NotNil(t, e.DiskUsedBytes)
 	require.NotNil(t, e.DiskFreeBytes)
 	require.Positive(t, *e.DiskUsedBytes)
@@ -77,11 +78,11 @@ func TestFleet_ShowsTheLoadOfAnEdge(t *testing.T) {
 func TestFleet_ShowsEachEdgeAndAKillWithinSeconds(t *testing.T) {
 	s := devtest.Start(t, devtest.Config{Env: []string{"FAILPOINT=a process is down for@10m"}})
 	state := s.State()
-	api, err := client.New(state.API, state.APIKey)
+	server, err := client.New(state.API, state.APIKey)
 	require.NoError(t, err)
-	defer api.Close()
+	defer server.Close()
 	began := time.Now()
-	eventually(t, time.Minute, "in step by the API", func() bool { return inStep(t, state, fleetOf(t, api)) })
+	eventually(t, time.Minute, "in step by the API", func() bool { return inStep(t, state, fleetOf(t, server)) })
 	eventually(t, time.Minute, "in step by the command", func() bool {
 		r := devtest.Run(t, []string{"WAYPOST_DATA_DIR=" + s.DataDir()}, "edges", "--output", "json")
 		require.Zero(t, r.Code, r.Stderr)
@@ -91,22 +92,22 @@ func TestFleet_ShowsEachEdgeAndAKillWithinSeconds(t *testing.T) {
 	})
 
 	victim, other := state.Edges[1], state.Edges[0]
-	eventually(t, time.Minute, "heard of once more", func() bool { return fleetOf(t, api)[victim.Node].LastSeen.After(began) })
+	eventually(t, time.Minute, "heard of once more", func() bool { return fleetOf(t, server)[victim.Node].LastSeen.After(began) })
 	devtest.KillProcess(t, int(victim.PID))
 	var dead client.Edge
 	eventually(t, time.Minute, "seen to be dead", func() bool {
-		dead = fleetOf(t, api)[victim.Node]
+		dead = fleetOf(t, server)[victim.Node]
 		return dead.State != "alive"
 	})
 	require.Equal(t, "silent", dead.State)
 	require.WithinRange(t, dead.LastSeen, began, time.Now().Add(-3*time.Second), "it reported until it was killed")
 	require.Equal(t, dead.LastSeen, dead.Since)
 	for i := range 3 {
-		_, err := api.Links.Create(t.Context(), client.NewLink{OriginalURL: fmt.Sprintf("https://example.com/%d", i)})
+		_, err := server.Links.Create(t.Context(), client.NewLink{OriginalURL: fmt.Sprintf("https://example.com/%d", i)})
 		require.NoError(t, err)
 	}
 	eventually(t, time.Minute, "behind", func() bool {
-		fleet := fleetOf(t, api)
+		fleet := fleetOf(t, server)
 		dead, alive := fleet[victim.Node], fleet[other.Node]
 		return dead.LagChanges != nil && *dead.LagChanges >= 3 && dead.LagSeconds != nil && *dead.LagSeconds > 0 &&
 			alive.State == "alive" && alive.LagChanges != nil && *alive.LagChanges == 0
@@ -125,7 +126,7 @@ func TestFleet_ShowsEachEdgeAndAKillWithinSeconds(t *testing.T) {
 // shownMember is a member of GET /members.
 type shownMember struct {
 	Node, Role, State string
-	Position          *client.Position
+	Position          *api.Sequence
 	Self              bool
 }
 
@@ -188,7 +189,7 @@ func TestGossip_ShowsTheFleetToEdgesWithoutAStream(t *testing.T) {
 		for _, e := range state.Edges {
 			eventually(t, time.Minute, fmt.Sprintf("at %d by the gossip of %s", at, e.Region), func() bool {
 				m := membersOf(t, e.AdminURL)["third"]
-				return m.State == "alive" && m.Position != nil && *m.Position == client.Position{Epoch: 1, Seq: at}
+				return m.State == "alive" && m.Position != nil && *m.Position == api.Sequence{Epoch: 1, Seq: at}
 			})
 		}
 	}
@@ -205,7 +206,7 @@ func TestGossip_ShowsTheFleetToEdgesWithoutAStream(t *testing.T) {
 				}
 			}
 			return err == nil && members[e.Node].Self && m.State == "alive" && m.Position != nil &&
-				*m.Position == client.Position{Epoch: at.Epoch.Ordinal, Seq: at.Seq} && controls == 1
+				*m.Position == api.Sequence{Epoch: at.Epoch.Ordinal, Seq: at.Seq} && controls == 1
 		})
 	}
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"waypost/api"
 	"waypost/client"
 	"waypost/test/devtest"
 )
@@ -43,11 +44,11 @@ func requireStatistics(t *testing.T, s *devtest.System) {
 	}
 	clicked := time.Now()
 	var got client.Stats
-	api, err := client.New(s.State().API, s.State().APIKey)
+	server, err := client.New(s.State().API, s.State().APIKey)
 	require.NoError(t, err)
-	defer api.Close()
+	defer server.Close()
 	told := func(path string) (now client.Stats) { // by the API, which is asked as often as one likes
-		now, err := api.Statistics.Get(t.Context(), path)
+		now, err := server.Statistics.Get(t.Context(), path)
 		if _, passing := client.Passing(err); !passing {
 			require.NoError(t, err)
 		}
@@ -65,9 +66,9 @@ func requireStatistics(t *testing.T, s *devtest.System) {
 	require.EqualValues(t, 3, got.TotalClicks)
 	require.Empty(t, got.Behind)
 	require.Len(t, got.Series, 30)
-	require.Equal(t, []client.Named{{Name: "mail", Clicks: 3}}, got.UTMSource)
-	require.Equal(t, []client.Named{{Name: "über", Clicks: 3}}, got.UTMTerm)
-	require.Equal(t, []client.Named{{Name: "none", Clicks: 3}}, got.Rules)
+	require.Equal(t, []api.Named{{Name: "mail", Clicks: 3}}, got.UTMSource)
+	require.Equal(t, []api.Named{{Name: "über", Clicks: 3}}, got.UTMTerm)
+	require.Equal(t, []api.Named{{Name: "none", Clicks: 3}}, got.Rules)
 	require.Empty(t, got.Variants)
 	require.WithinRange(t, *got.CompleteUntil, began, time.Now())
 	require.Contains(t, run("links", "stats", "sale"), "clicks 3, of these by bots ")
@@ -80,7 +81,7 @@ func requireStatistics(t *testing.T, s *devtest.System) {
 	require.Zero(t, stats("stats").Clicks)
 	require.Contains(t, run("audit"), "clicks.forget")
 	require.Equal(t, http.StatusFound, visit{method: http.MethodGet}.to(t, s.State().Edges[0].URL, "sale"))
-	eventually(t, time.Minute, "counted again by the API", func() bool { return told(client.WorkspaceStatsPath(nil)).Clicks == 1 })
+	eventually(t, time.Minute, "counted again by the API", func() bool { return told(api.PathStats).Clicks == 1 })
 	eventually(t, time.Minute, "counted again, from zero", func() bool { return stats("stats").Clicks == 1 })
 
 	r := devtest.Run(t, env, "clicks", "forget-visitors", "2020-01-01", "--yes")

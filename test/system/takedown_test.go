@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"waypost/api"
 	"waypost/client"
 	"waypost/test/devtest"
 )
@@ -30,7 +31,7 @@ type takedowns struct {
 // remove takes links down one after the other, at most a hundred a second, and asks the
 // edges that served before once more as soon as it was told that all have done so. An
 // edge that was down meanwhile may serve the state of its disk until it is connected.
-func (d *takedowns) remove(ctx context.Context, api *client.Client) {
+func (d *takedowns) remove(ctx context.Context, server *client.Client) {
 	pace := time.NewTicker(10 * time.Millisecond)
 	defer pace.Stop()
 	for ; ; <-pace.C {
@@ -42,7 +43,7 @@ func (d *takedowns) remove(ctx context.Context, api *client.Client) {
 		}
 		began := time.Now()
 		serving := d.redirected(ctx, d.edges, code)
-		receipt, err := api.Links.Remove(ctx, code, client.Write{Wait: "all", Timeout: 2 * time.Second})
+		receipt, err := server.Links.Remove(ctx, code, client.Write{Wait: "all", Timeout: 2 * time.Second})
 		switch {
 		case err != nil: // the control plane is down
 			d.failed.Add(1)
@@ -99,9 +100,9 @@ func TestWait_LeavesOutNoEdgeThatServes(t *testing.T) {
 		rounds, links = 20, 40_000 // 120 restarts of edges, 20 of control planes
 	}
 	s := devtest.Start(t, devtest.Config{})
-	api, err := client.New(s.State().API, s.State().APIKey)
+	server, err := client.New(s.State().API, s.State().APIKey)
 	require.NoError(t, err)
-	t.Cleanup(api.Close)
+	t.Cleanup(server.Close)
 	d := &takedowns{
 		codes: make(chan string, links),
 		fresh: &http.Client{
@@ -118,8 +119,8 @@ func TestWait_LeavesOutNoEdgeThatServes(t *testing.T) {
 		for i := range batch {
 			batch[i].OriginalURL = "https://example.com/"
 		}
-		var made []client.Outcome
-		persist(t, func() (err error) { made, err = api.Links.CreateBulk(t.Context(), batch); return err })
+		var made []api.LinkOutcome
+		persist(t, func() (err error) { made, err = server.Links.CreateBulk(t.Context(), batch); return err })
 		for i := range made {
 			last = made[i].ShortCode
 			require.NotEmpty(t, last)
@@ -136,7 +137,7 @@ func TestWait_LeavesOutNoEdgeThatServes(t *testing.T) {
 	var removing sync.WaitGroup
 	defer func() { stop(); removing.Wait() }()
 	for range 2 {
-		removing.Go(func() { d.remove(ctx, api) })
+		removing.Go(func() { d.remove(ctx, server) })
 	}
 
 	restarted := func(what string, pid func(devtest.State) int, restart func(pid int)) {

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"waypost/api"
 	"waypost/client"
 	"waypost/test/devtest"
 )
@@ -30,18 +31,18 @@ func requireUnknown(t *testing.T, s *devtest.System) {
 			require.Equal(t, http.StatusNotFound, status)
 		}
 	}
-	list := func() (all client.UnknownAddresses) {
+	list := func() (all api.UnknownAddresses) {
 		t.Helper()
 		r := devtest.Run(t, env, "stats", "unknown", "--output", "json")
 		require.Zero(t, r.Code, r.Stderr)
 		require.NoError(t, json.Unmarshal([]byte(r.Stdout), &all))
 		return all
 	}
-	api, err := client.New(s.State().API, s.State().APIKey)
+	server, err := client.New(s.State().API, s.State().APIKey)
 	require.NoError(t, err)
-	defer api.Close()
-	listed := func() []client.UnknownAddress {
-		all, err := api.Statistics.Unknown(t.Context(), nil)
+	defer server.Close()
+	listed := func() []api.UnknownAddress {
+		all, err := client.Get[api.UnknownAddresses](t.Context(), server, api.PathUnknown)
 		if _, passing := client.Passing(err); !passing {
 			require.NoError(t, err)
 		}
@@ -68,7 +69,7 @@ func requireUnknown(t *testing.T, s *devtest.System) {
 	eventually(t, time.Minute, "asked for by a bot", func() bool { return listed()[0].Bots == 1 })
 	all := list()
 	require.Len(t, all.Addresses, 1)
-	require.Equal(t, client.UnknownAddress{Path: "intranet", People: 5, Bots: 1, Days: all.Addresses[0].Days}, all.Addresses[0])
+	require.Equal(t, api.UnknownAddress{Path: "intranet", People: 5, Bots: 1, Days: all.Addresses[0].Days}, all.Addresses[0])
 	require.Equal(t, all.To, all.Addresses[0].Days[0].Day)
 	table := devtest.Run(t, env, "stats", "unknown", "--limit", "1").Stdout
 	require.Contains(t, table, "ADDRESS    PEOPLE  BOTS  LAST        ANSWER\n/intranet  5       1     20")
