@@ -219,7 +219,18 @@ func FuzzClassify(f *testing.F) {
 
 // BenchmarkClassify reads agents of 120 bytes, and the longest.
 func BenchmarkClassify(b *testing.B) {
-	var c *agents.Classifier
+	benchmark(b, func(c *agents.Classifier, agent []byte) { c.Classify(agent) })
+}
+
+// BenchmarkIsBot reads what BenchmarkClassify reads.
+func BenchmarkIsBot(b *testing.B) {
+	benchmark(b, func(c *agents.Classifier, agent []byte) { c.IsBot(agent) })
+}
+
+func benchmark(b *testing.B, read func(*agents.Classifier, []byte)) {
+	b.Helper()
+	c, err := agents.New(nil)
+	require.NoError(b, err)
 	long := []string{strings.Repeat(browsers[4], 3)[:waypost.MaxAgent]}
 	for name, all := range map[string][]string{"browsers": browsers, "bots": bots, "long": long} {
 		b.Run(name, func(b *testing.B) {
@@ -233,7 +244,7 @@ func BenchmarkClassify(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				c.Classify(texts[i%len(texts)])
+				read(c, texts[i%len(texts)])
 			}
 		})
 	}

@@ -53,6 +53,6 @@ func FuzzScan_FindsWhatASearchFinds(f *testing.F) {
 				}
 			}
 		}
-		require.Equal(t, want, a.scan(text))
+		require.Equal(t, want, a.scan(text, 0))
 	})
 }

@@ -147,7 +147,7 @@ func (c *Classifier) IsBot(userAgent []byte) bool {
 	if c == nil {
 		c = packaged()
 	}
-	f := c.automaton.scan(userAgent)
+	f := c.automaton.scan(userAgent, signSoftware)
 	return f.software(userAgent)
 }
 
@@ -157,7 +157,7 @@ func (c *Classifier) Classify(userAgent []byte) (is Agent) {
 	if c == nil {
 		c = packaged()
 	}
-	f := c.automaton.scan(userAgent)
+	f := c.automaton.scan(userAgent, 0)
 	var system, browser *entry
 	if f.system != none {
 		system = &c.systems[f.system]
