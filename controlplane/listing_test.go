@@ -99,6 +99,7 @@ func TestLinks_FindWordsInScriptsWithoutSpaces(t *testing.T) {
 		"한국어 안내서", "ꦏꦫꦗ", "本",
 		"\U00020BB7野家の牛丼", "ｶﾀｶﾅ表記",
 		"ប្រាសាទអង្គរវត្ត", "plain text",
+		"新商品ﾊﾟｿｺﾝとｅコマース", "ヴァイオリン教室", "대박ㅋㅋ 할인", "㈱テスト①",
 	} {
 		titled := func(n *controlplane.NewLink) { n.Title = title }
 		_, _, err := s.Links.Create(t.Context(), actor, wish(custom(fmt.Sprintf("code-%d", i)), titled))
@@ -117,7 +118,8 @@ func TestLinks_FindWordsInScriptsWithoutSpaces(t *testing.T) {
 		"东京": "1", "东京Tower": "1",
 		"tower观光":    "1",
 		"ท่องเที่ยว": "2", "ไทย": "2", "한국": "3",
-		"한국어": "3", "안내": "3", "본": "", "本": "5", "\U00020BB7野": "6", "野家": "6", "ｶﾅ": "7", "អង្គរ": "8", "plain": "9",
+		"한국어": "3", "안내": "3", "본": "", "本": "5", "\U00020BB7野": "6", "野家": "6", "ｶﾅ": "7", "カナ": "7", "អង្គរ": "8", "plain": "9", "ꦫꦗ": "4",
+		"パソコン": "10", "ﾊﾟｿｺﾝ": "10", "eコマース": "10", "ｅｺﾏｰｽ": "10", "ｳﾞｧｲｵﾘﾝ": "11", "대박": "12", "ㅋㅋ": "12", "(株)テスト": "13",
 	} {
 		require.Equal(t, want, found(controlplane.LinkFilter{Words: text}), "words %s", text)
 		require.Equal(t, want, found(controlplane.LinkFilter{Typed: text}), "typed %s", text)

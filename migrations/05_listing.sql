@@ -4,12 +4,12 @@
 -- How links are listed and searched.
 
 -- Returns the letters of scripts that have no spaces between words, as the inside of brackets in
--- a regular expression: Thai, Lao, Burmese, Khmer, Chinese and Japanese; and of Korean, whose
--- words have many endings.
+-- a regular expression: Thai, Lao, Burmese, Khmer, the Tai scripts, Balinese, Javanese, Chinese,
+-- Japanese and Yi; and of Korean, whose words have many endings.
 CREATE FUNCTION link_spaceless() RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN U&'\0E01-\0E3A\0E40-\0E4E\0E81-\0ECE\0EDC-\0EDF\1000-\103F\1050-\109F\1780-\17D3\2E80-\2FDF\3005-\3007\3021-\3029\3041-\3096'
-        || U&'\309D-\309F\30A1-\30FA\30FC-\30FF\3105-\312F\31A0-\31BF\31F0-\31FF\3400-\4DBF\4E00-\9FFF\A9E0-\A9FE\AA60-\AA7F\AC00-\D7A3'
-        || U&'\F900-\FAFF\FF66-\FF9F\+020000-\+03FFFF';
+    RETURN U&'\0E01-\0E3A\0E40-\0E4E\0E81-\0ECE\0EDC-\0EDF\1000-\103F\1050-\109F\1780-\17D3\1950-\1974\1980-\19C9\1A20-\1A7C\1B00-\1B4C'
+        || U&'\2E80-\2FDF\3005-\3007\3021-\3029\3041-\3096\309D-\309F\30A1-\30FA\30FC-\30FF\3105-\312F\31A0-\31BF\31F0-\31FF\3400-\4DBF'
+        || U&'\4E00-\9FFF\A000-\A48C\A980-\A9C0\A9E0-\A9FE\AA60-\AADD\AC00-\D7A3\F900-\FAFF\FF66-\FF9F\+01B000-\+01B16F\+020000-\+03FFFF';
 
 -- Returns text with all pairs of neighbouring letters in the place of each run of such letters, so
 -- that a search finds any part of the run: 京都旅行 becomes 京都 都旅 旅行.
@@ -18,16 +18,16 @@ CREATE FUNCTION link_paired(words text) RETURNS text LANGUAGE sql IMMUTABLE PARA
         regexp_replace(words, '(?<=[' || link_spaceless() || '])([' || link_spaceless() || '])(?=[' || link_spaceless() || '])', '\1 \1', 'g'),
         '(?<=[' || link_spaceless() || '])(?=[^' || link_spaceless() || '])|(?<=[^' || link_spaceless() || '])(?=[' || link_spaceless() || '])', ' ', 'g') END;
 
--- Returns the question of a search with its runs of such letters as phrases of pairs.
+-- Returns the question of a search, in NFKC, with its runs of such letters as phrases of pairs.
 CREATE FUNCTION link_phrases(words text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN (SELECT coalesce(string_agg(link_paired(CASE WHEN p.n % 2 = 0 THEN p.part ELSE -- every second part is in quotes
             regexp_replace(regexp_replace(p.part, '([' || link_spaceless() || ']{2,})', ' "\1" ', 'g'), '(^|\s)- "', '\1-"', 'g') END), '"' ORDER BY p.n), '')
-        FROM string_to_table(words, '"') WITH ORDINALITY p (part, n));
+        FROM string_to_table(normalize(words, NFKC), '"') WITH ORDINALITY p (part, n));
 
 -- Returns the lexemes by which a link is found: the words of its title, description and
 -- notes, its tags, and its workspace, so that a search reads no other workspace's links. Tags
 -- and workspace begin with a character that no word has. Texts are stored as they were typed
--- and found in NFC, in which tags and searches are; lexemes of both are the same.
+-- and found in NFKC, in which ﾎﾃﾙ is ホテル; tags are in NFC.
 CREATE FUNCTION link_words(workspace bigint, title text, description text, notes text, tags text[]) RETURNS tsvector LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE COST 400 AS $$
 DECLARE
     own    text := E'\x01' || workspace;
@@ -35,7 +35,7 @@ DECLARE
     words  text := title || ' ' || description || ' ' || notes;
 BEGIN
     IF octet_length(words) <> length(words) THEN
-        words := public.link_paired(normalize(words));
+        words := public.link_paired(normalize(words, NFKC));
     END IF;
     IF tags = '{}' THEN
         RETURN to_tsvector('pg_catalog.simple', words) || array_to_tsvector(ARRAY[own]);
@@ -89,7 +89,7 @@ DECLARE
 BEGIN
     FOREACH word IN ARRAY regexp_split_to_array(btrim(typed), '\s+') LOOP
         either := NULL;
-        FOREACH piece IN ARRAY regexp_split_to_array(btrim(link_paired(word)), '\s+') LOOP
+        FOREACH piece IN ARRAY regexp_split_to_array(btrim(link_paired(normalize(word, NFKC))), '\s+') LOOP
             quoted := replace(replace(piece, '\', '\\'), '''', '''''');
             ending := '''' || CASE WHEN length(piece) >= 3 OR piece ~ ('^[' || link_spaceless() || ']$') THEN ':*' ELSE '' END;
             part := to_tsquery('pg_catalog.simple', '''' || quoted || ending);
@@ -117,12 +117,12 @@ CREATE FUNCTION link_lexemes(question tsquery) RETURNS text[] LANGUAGE sql IMMUT
 -- Returns the lexemes that a link's words and tags need to begin with, in lower case.
 CREATE FUNCTION link_beginnings(typed text) RETURNS text[] LANGUAGE sql IMMUTABLE
     RETURN (SELECT coalesce(array_agg(l.lexeme), '{}') FROM regexp_split_to_table(typed, '\s+') w (word)
-        CROSS JOIN LATERAL unnest(tsvector_to_array(to_tsvector('pg_catalog.simple', link_paired(w.word)))) l (lexeme));
+        CROSS JOIN LATERAL unnest(tsvector_to_array(to_tsvector('pg_catalog.simple', link_paired(normalize(w.word, NFKC))))) l (lexeme));
 
--- Returns a text in NFC, and in the same lower case in all languages. Words of a text search follow
+-- Returns a text in NFKC, and in the same lower case in all languages. Words of a text search follow
 -- the locale of the system, and lower() follows the locale of the database.
 CREATE FUNCTION link_folded(words text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN lower(translate(normalize(words), 'IİıΣς', 'iiiσσ'));
+    RETURN lower(translate(normalize(words, NFKC), 'IİıΣς', 'iiiσσ'));
 
 -- Returns patterns of LIKE that fit a folded text if it has the lexemes. They cost a tenth
 -- of link_words, and let pass a few texts more.
