@@ -1,10 +1,14 @@
 package rules
 
-import "bytes"
+import (
+	"bytes"
 
-// Language is a language, as of RFC 5646, without its variants. [ParseLanguage] and
-// [Languages.Parse] read all codes of a language as one of them. The zero Language is no
-// language. Languages are comparable.
+	"golang.org/x/text/language"
+)
+
+// Language is a language, as of RFC 5646, without its variants. [ParseLanguage] reads all
+// codes of a language as one of them, and [Languages.Parse] the codes that programs send.
+// The zero Language is no language. Languages are comparable.
 type Language struct {
 	Primary [3]byte // in lower case; the third may be 0
 	Script  [4]byte // such as Hant; all 0: any
@@ -24,6 +28,12 @@ func ParseLanguage(s string) (Language, bool) {
 	var l Language
 	if !l.parse(tag[:copy(tag[:], s)]) {
 		return Language{}, false
+	}
+	if known, err := language.Raw.Parse(text(l.Primary[:])); err == nil {
+		known, _ = language.DeprecatedBase.Canonicalize(known)
+		if base, sure := known.Base(); sure == language.Exact {
+			l.Primary = canonicalLanguage([]byte(base.String()))
+		}
 	}
 	return l, true
 }
@@ -76,8 +86,8 @@ func (l *Language) parse(tag []byte) (whole bool) {
 	return rest == nil
 }
 
-// canonicalLanguage returns the code that the registry prefers for a language of two or
-// three letters, in any case.
+// canonicalLanguage returns the preferred code of a language of two or three letters, in
+// any case, in place of one that programs send.
 func canonicalLanguage(letters []byte) (code [3]byte) {
 	for i, c := range letters {
 		code[i] = c | 0x20

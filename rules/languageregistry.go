@@ -5,7 +5,7 @@ import "strings"
 // languageRegistry knows which codes name the same language, and the scripts that
 // languages are written in. Its maps are only read.
 type languageRegistry struct {
-	preferred map[[3]byte][3]byte // codes of languages that the registry replaces
+	preferred map[[3]byte][3]byte // codes of languages that programs send in place of others
 	regions   map[[3]byte][3]byte // likewise of regions
 
 	// The macrolanguage of a language; of a macrolanguage the language that is usually

@@ -2,34 +2,11 @@ package rules
 
 // Entries of the tables are separated by commas or line ends, and their words by spaces.
 
-// replacedLanguages holds languages with several codes, the preferred one first: the
-// codes that the registry of languages (RFC 5646, of 2025-08-25) replaces, the codes of
-// ISO 639-3 for languages with two letters, and tl, which CLDR counts as fil.
+// replacedLanguages holds the languages for which programs send another code than BCP 47
+// asks for, the preferred code first. Owners may write any code: see ParseLanguage.
 const replacedLanguages = `
-aa aar, aas aam, ab abk, acn xia, adx pcr, ae ave, aeb ajt, af afr, ak aka, am amh, an arg, aog myd
-apc ajp, ar ara, as asm, av ava, ay aym, az aze, ba bak, bcg bgm, be bel, bfy ppa, bg bul, bh bih
-bi bis, bir bic, bm bam, bmf krm, bn ben, bo bod, bpp nxu, br bre, bs bos, ca cat, cax xba, cbr nom
-ce che, ch cha, cir meg, cmr cka, co cos, cr cre, crr pmk, cs ces, cu chu, cv chv, cy cym, da dan
-de deu, dev gav, dif dit, dmw xrq, drl bjd, dtp ktr kzj kzt tdu, duz guv, dv div, dz adp dzo, ee ewe
-eko nte, el ell, ema uok, en eng, eo epo, es spa, et est, eu eus, fa fas, ff ful, fi fin, fil tgl tl
-fj fij, fo fao, fr fra, fy fry, ga gle, gal ilw, gd gla, gdj kvs, gl glg, gn grn, gu guj prp, gv glv
-gvr ggn, ha hau, he heb iw, hi hin, hle sca, ho hmo, hr hrv, ht hat, hu hun, huw pmc, hy hye, hz her
-ia ina, iba blg snb, id in ind, ie ile, ig ibo, ii iii, ik ipk, io ido, is isl, it ita, iu iku
-ja jpn, jal hrr, jv jav jw, ka kat, kak tne, kdz ncp, kg kon, khk drh, ki kik, kj kua, kjh zkb
-kk kaz, kl kal, km khm, kmb smd, kml kgh, kn kan, ko kor, kr kau, kru kxl, ks kas, ksp lak, ktz aue
-ku kur, kv kom, kw cor, kwv koj, kxr pat, ky kir, kzk drr gli, la lat, lb ltz, lcq ppr, lg lug
-li lim, ln lin, lo lao, lrr yma, lt lit, lu lub, lv lav, mg mlg, mh mah, mi mri, mk mkd, ml mal
-mn mon, mom cjr, mr mar, mry mst myt, ms msa, mt mlt, mtm ymt, my mya, na nau, nb nob, nbr nns
-nd nde, ne nep, ng ndo, ngt llo, ngv nnx, nl nld, nn nno, no nor, nr nbl, nun ayx, nv nav, ny nya
-nyc gti, oc oci, oj oji, ola thw, om orm, opa ibi, or ori, os oss, oyb jeg skk thx, pa pan, phr pmu
-pi pli, pij coy nts, pl pol, plu kgm, prs drw tnf, prt pry, ps pus, pt por, pub puz, qu que, quh cqu
-raq lii, ras tie, rki ccq ybd, rm roh, rmx lmm, rn run, ro mo mol ron, ru rus, rw kin, sa san, sc srd
-scv zir, sd snd, se sme, sg sag, sh hbs, si sin, sk slk, sl slv, sm smo, sn sna, snz asd, so som
-sq sqi, sqm dek, sr srp, ss ssw, st sot, su sun, sv swe, sw swa, ta tam, taj tsf, tdf kgc, tdg tmk
-te tel, tg tgk, th tha, ti tir, tk tuk, tn tsn, to ton, tpn tpw, tpo thc, tr tur, ts tso, tt tat
-tvd kxe, tw twi, twm tkk, ty tah, tyj tmp, ug uig, uk ukr, umi szd, ur urd, uz uzb, vaj gfx mwj oun
-ve ven, vi vie, vo vol, wa wln, waw xkh, weo tlw, wo wol, xch cmk, xh xho, xny nad, yam kwq
-yi ji yid, yo yor, yug yuu, za zha, zh zho, zko xss, zom yos, zu zul
+cs ces, da dan, de deu, en eng, es spa, fil tgl tl, fr fra, he iw, id in, it ita, ja jpn, jv jw
+ko kor, nb nob, nl nld, pl pol, pt por, ro mo, ru rus, sv swe, yi ji, zh zho
 `
 
 // replacedRegions holds the region that is meant by each code that the registry replaces,
