@@ -157,7 +157,7 @@ func TestTable_LoadsAgainAfterResume(t *testing.T) {
 	for i := range n {
 		fresh.Put(link(code(i), location(i, 0)), nil)
 	}
-	require.True(t, fresh.Bounded())
+	require.False(t, fresh.Finish())
 	fresh.Resume(0)
 	for i := range n {
 		require.True(t, fresh.Load(link(code(i), location(i, 0)), nil))

@@ -40,7 +40,6 @@ type memory struct {
 	leave   int64        // bytes of the budget that are left to others; owned by the writer
 	gradual bool         // see Config; owned by the writer
 	mapped  atomic.Int64 // bytes
-	refused atomic.Int64 // times that the system refused to map or unmap memory
 }
 
 // pageSize is the unit of mapped memory.
@@ -99,7 +98,6 @@ func (m *memory) claim(n int) []byte {
 	mem, err := mapMemory(n)
 	if err != nil { // the machine has less than the budget
 		m.budget.give(int64(n))
-		m.refused.Add(1)
 		return nil
 	}
 	m.mapped.Add(int64(n))
@@ -116,8 +114,7 @@ func (m *memory) release(mem []byte) {
 	}
 	n := int64(len(mem))
 	if err := unmapMemory(mem); err != nil {
-		m.refused.Add(1) // it stays mapped, and counted
-		return
+		return // it stays mapped, and counted
 	}
 	m.mapped.Add(-n)
 	m.budget.give(n)

@@ -34,7 +34,7 @@ func TestTable_KeepsMemoryThatAReaderUses(t *testing.T) {
 	for i := range seen {
 		require.True(t, bytes.Equal(was[i], seen[i]), "the memory of a reader was overwritten")
 	}
-	require.True(t, table.Bounded(), "the rest of the memory did not suffice")
+	require.False(t, table.Finish(), "the rest of the memory did not suffice")
 	for _, left := range leave {
 		left()
 	}

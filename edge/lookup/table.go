@@ -316,22 +316,17 @@ type Stats struct {
 	Entries  int64
 	Bytes    int64 // of memory mapped
 	Complete bool
-	Filtered bool   // a filter answers for keys that the table does not hold
 	Hits     uint64 // of Find
 	Absent   uint64
 	Unknown  uint64
 	Damaged  uint64 // damaged records
-	Refused  int64  // times that the system refused memory within the budget
 }
 
 // Stats returns numbers that are each right at some moment.
 func (t *Table) Stats() Stats {
 	st := Stats{
 		Entries: t.entries.Load(), Bytes: t.mapped.Load(), Complete: t.phase.Load()&1 == 1,
-		Damaged: uint64(t.damaged.Load()), Refused: t.refused.Load(),
-	}
-	if f := t.filter.Load(); f != nil {
-		st.Filtered = f.ready.Load()
+		Damaged: uint64(t.damaged.Load()),
 	}
 	for i := range t.stripes {
 		s := &t.stripes[i]

@@ -148,9 +148,6 @@ func (t *Table) lose() {
 	t.bounded = true
 }
 
-// Bounded reports whether the table holds only a part of the store.
-func (t *Table) Bounded() bool { return t.bounded }
-
 // slotRef refers to the slot of a key, or to the slot that the key would take.
 type slotRef struct {
 	shard *shard

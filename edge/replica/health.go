@@ -116,14 +116,12 @@ func (h *health) listener(m *metrics) *pebble.EventListener {
 		},
 		FlushEnd: func(info pebble.FlushInfo) {
 			if info.Err == nil {
-				m.flushes.Inc()
 				m.wrote(info.Output)
 			}
 			ended(info.Err)
 		},
 		CompactionEnd: func(info pebble.CompactionInfo) {
 			if info.Err == nil && info.Reason != "move" { // a move changes only the level of a table
-				m.compactions.Inc()
 				m.wrote(info.Output.Tables)
 			}
 			ended(info.Err)

@@ -20,8 +20,6 @@ type metrics struct {
 	torn        prometheus.Counter
 	repaired    prometheus.Counter
 	undone      prometheus.Counter
-	flushes     prometheus.Counter
-	compactions prometheus.Counter
 	written     prometheus.Counter
 	seconds     prometheus.Histogram
 }
@@ -43,8 +41,6 @@ func newMetrics(db *DB) *metrics {
 	m.flag("waypost_replica_repairing", "1 while slots that differ from the source's are replaced; the replica serves.", db.Repairing)
 	m.flag("waypost_replica_verifying", "1 after a start, until all records were added up and compared with the digest; the replica serves.", db.Verifying)
 	m.flag("waypost_replica_disk_low", "1 while changes wait, because the disk is almost full.", func() bool { return db.disk.low() != nil })
-	m.gauge("waypost_replica_cache_bytes", "Memory of the cache of disk blocks, outside of the Go heap.",
-		func() float64 { return float64(db.storage.cache.Size()) })
 	m.lookup(db)
 	m.quarantined = counter("waypost_replica_quarantined_total", "Stores that could not be read and were quarantined.")
 	m.unreadable = counter("waypost_replica_unreadable_total", "Reads of a link that failed or found a record that must not be served.")
@@ -55,8 +51,6 @@ func newMetrics(db *DB) *metrics {
 	m.torn = counter("waypost_replica_torn_manifests_total", "Stores opened whose list of tables ended in a damaged record, so that their newest changes may be missing.")
 	m.repaired = counter("waypost_replica_repaired_slots_total", "Slots replaced because they differed from the source's.")
 	m.undone = counter("waypost_replica_undone_deletions_total", "Deleted links that came back in a repair, because PostgreSQL had been restored to before their deletion.")
-	m.flushes = counter("waypost_replica_flushes_total", "Flushes of changes from memory into tables on disk.")
-	m.compactions = counter("waypost_replica_compactions_total", "Compactions of tables on disk into others.")
 	m.written = counter("waypost_replica_table_written_bytes_total", "Bytes of tables that flushes, compactions and restores have written.")
 	m.seconds = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "waypost_replica_apply_seconds", Help: "Time to apply a batch.",

@@ -22,7 +22,7 @@ import (
 // Config configures a [DB]. Zero fields mean the default.
 type Config struct {
 	Dir          string        // required: belongs to the replica alone
-	CacheBytes   int64         // of blocks in memory; 128 MiB
+	CacheBytes   int64         // of blocks in memory; 64 MiB
 	LookupBytes  int64         // memory of the lookup table; a quarter of memlimit.Available; negative: no table
 	SyncInterval time.Duration // within which an applied batch is durable; 100 ms
 	// VerifyInterval is the time between two readings of all records on disk, which compare
@@ -50,7 +50,7 @@ func DefaultLookupBytes() int64 { return memlimit.Available() / 4 }
 
 func (c Config) withDefaults() Config {
 	if c.CacheBytes == 0 {
-		c.CacheBytes = 128 << 20
+		c.CacheBytes = 64 << 20
 	}
 	if c.LookupBytes == 0 {
 		c.LookupBytes = DefaultLookupBytes()
@@ -114,7 +114,7 @@ func newDB(cfg Config, cache *pebble.Cache) *DB {
 	db.serving.mu.skipPacing = make(chan struct{})
 	db.source = source{serving: &db.serving}
 	db.filler = filler{
-		cfg: c, metrics: m, serving: &db.serving, cache: cache, unfilled: make(chan struct{}, 1), verifications: make(chan chan<- verified),
+		cfg: c, metrics: m, serving: &db.serving, unfilled: make(chan struct{}, 1), verifications: make(chan chan<- verified),
 	}
 	db.syncer = syncer{cfg: c, serving: &db.serving, logLimiter: oneASecond(), dirty: make(chan struct{}, 1)}
 	return db

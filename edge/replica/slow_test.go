@@ -17,7 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
-	"waypost/edge/lookup"
 	"waypost/edge/replica"
 	"waypost/replication/replicationtest"
 	"waypost/test/devtest"
@@ -186,40 +185,5 @@ func TestRestore_ResumesAfterACrash(t *testing.T) {
 		}
 		require.Equal(t, waypost.Slots, furthest)
 		require.Positive(t, tails, "some have ended in the tail, and are resumed there")
-	}
-}
-
-// Blocks that are read often stay in Pebble's cache, unless the table has all links.
-func TestFiller_SizesTheBlockCache(t *testing.T) {
-	const n, cache = 4500, 4 << 20
-	fs, s := vfs.NewMem(), replicationtest.NewSource()
-	s.Commit(long(n)...)
-	db, err := replica.Open(config(fs))
-	require.NoError(t, err)
-	replicationtest.Take(t, s, db)
-	require.NoError(t, db.Close())
-	for name, budget := range map[string]int64{"all": 64 << 20, "some": lookup.MinBudget, "none": -1} {
-		t.Run(name, func(t *testing.T) {
-			cfg, reg := metered(fs)
-			cfg.LookupBytes, cfg.CacheBytes = budget, cache
-			db, err := replica.Open(cfg)
-			require.NoError(t, err)
-			defer func() { require.NoError(t, db.Close()) }()
-			if name == "all" {
-				awaitMetric(t, reg, "lookup_complete", 1)
-			}
-			kept := 0.0
-			for round := 0; name == "all" && round < 2 || name != "all" && kept <= cache/2; round++ {
-				for i := 0; i < n; i += 8 { // a block has more
-					require.NoError(t, db.Get(replica.LinkKey(fmt.Sprintf("long%05d", i))))
-				}
-				kept = value(t, reg, "cache_bytes")
-				require.Less(t, round, 10_000, "the blocks are not kept")
-			}
-			if name == "all" {
-				require.LessOrEqual(t, kept, float64(cache/2))
-			}
-			require.LessOrEqual(t, kept, float64(cache))
-		})
 	}
 }

@@ -24,14 +24,10 @@ type filler struct {
 	cfg      *Config
 	metrics  *metrics
 	serving  *serving
-	cache    *pebble.Cache  // of Pebble's blocks
 	budget   *lookup.Budget // nil: there is no lookup table
 	unfilled chan struct{}  // gets a token when the table may need filling
 
 	verifications chan chan<- verified // asked for
-
-	// Owned by the goroutine.
-	enlargeCache func() // nil: the cache has its full size
 }
 
 // newTable makes an empty table, and returns nil when the replica has no tables, or no
@@ -131,7 +127,6 @@ func (f *filler) fillLoop(ctx context.Context) {
 // fill fills the table of the live store, and verifies the store if it was opened: both
 // read all records, and do so once.
 func (f *filler) fill(ctx context.Context) error {
-	defer f.sizeCache()
 	if err := f.fillTable(ctx); err != nil {
 		return err
 	}
@@ -156,7 +151,6 @@ func (f *filler) fillTable(ctx context.Context) error {
 	mu.Unlock()
 
 	if loading {
-		f.sizeCache() // before it is filled with blocks that are read once
 		done, err := f.walk(ctx, st, storeVisit{
 			link: func(link linkName, s *storedRecord) bool {
 				if s.err == nil {
@@ -377,26 +371,5 @@ func (f *filler) promote(ctx context.Context) {
 			f.cfg.Logger.Warn("cannot read a link for the lookup table", "error", err)
 		}
 	}) {
-	}
-}
-
-// sizeCache sets the size of Pebble's cache of blocks. While the table holds all links,
-// few blocks are read, and half of the cache suffices for the changes of links and the
-// indexes of tables.
-func (f *filler) sizeCache() {
-	f.serving.mu.Lock()
-	st := f.serving.live.Load()
-	var full bool
-	if st != nil {
-		t := st.table.Load()
-		full = t != nil && !t.Bounded()
-	}
-	f.serving.mu.Unlock()
-	switch {
-	case full && f.enlargeCache == nil:
-		f.enlargeCache = f.cache.Reserve(int(f.cfg.CacheBytes / 2))
-	case !full && f.enlargeCache != nil:
-		f.enlargeCache()
-		f.enlargeCache = nil
 	}
 }
