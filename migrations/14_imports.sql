@@ -8,6 +8,9 @@ CREATE TABLE import (
     state        text        NOT NULL CHECK (state IN ('uploading', 'reading', 'ready', 'checking', 'running', 'stopped', 'done', 'undoing', 'undone', 'failed')),
     next_row     bigint      NOT NULL DEFAULT 0 CHECK (next_row >= 0), -- of the run, the dry run or the undo; rows before it have their outcome
     stored       bigint      NOT NULL DEFAULT 0 CHECK (stored >= 0), -- bytes of its parts, rows and outcomes
+    parts        integer     NOT NULL DEFAULT 0 CHECK (parts >= 0), -- of its file, from the first on without a hole, until its rows are read
+    sent         integer     NOT NULL DEFAULT 0 CHECK (sent >= parts), -- parts, also behind a hole
+    sent_bytes   bigint      NOT NULL DEFAULT 0 CHECK (sent_bytes >= 0), -- of these parts
     document     jsonb       NOT NULL, -- package imports, type Import
     worker       text,        -- the control plane that works on it holds a lease
     worker_until timestamptz,

@@ -453,8 +453,7 @@ func TestImports_BoundWhatIsSent(t *testing.T) {
 	requireCode(waypost.EConflict, s.PutPart(t.Context(), owner, i.ID, 2, []byte("c")), "another content")
 	_, err = s.Read(t.Context(), owner, i.ID, 4, "")
 	requireCode(waypost.EConflict, err, "missing: 1, 3, 4")
-	_, err = s.hand.Exec(t.Context(), `INSERT INTO import_part SELECT $1, n, 1, 16777216, sha256(''), '' FROM generate_series(10, 73) n`, i.ID)
-	require.NoError(t, err)
+	s.exec(t, `UPDATE import SET sent_bytes = $2 WHERE id = $1`, i.ID, api.MaxImportFile)
 	requireCode(waypost.ETooLarge, s.PutPart(t.Context(), owner, i.ID, 3, []byte("d")), "at most 1 GiB")
 	stranger, reader := controlplane.Actor{Workspace: 99, Scopes: owner.Scopes}, controlplane.Actor{Workspace: 1, Scopes: owner.Scopes[:1]}
 	requireCode(waypost.ENotFound, s.PutPart(t.Context(), stranger, i.ID, 1, nil), "no such import")
@@ -500,10 +499,31 @@ func TestImports_FilesThatAreNoTextFailWithWords(t *testing.T) {
 		require.NotEmpty(t, i.Problem, name)
 		require.NotContains(t, i.Problem, "fault of Waypost", name)
 	}
-	i := s.send(t, file(10), 1, imports.Settings{}) // a byte a part
-	i, err = s.Read(t.Context(), owner, i.ID, i.FileParts, "")
+}
+
+func TestImports_PartsMayComeInAnyOrder(t *testing.T) {
+	s := start(t)
+	text := file(220)
+	const parts = 10_000
+	size := len(text)/parts + 1
+	require.GreaterOrEqual(t, len(text), parts, "a byte or two a part")
+	i, err := s.Begin(t.Context(), owner, imports.Settings{Name: "links.csv", TimeZone: "UTC"})
+	require.NoError(t, err)
+	for k := range parts {
+		n := k * 7919 % parts
+		require.NoError(t, s.PutPart(t.Context(), owner, i.ID, n+1, []byte(text[min(len(text), n*size):min(len(text), (n+1)*size)])))
+	}
+	i, err = s.Read(t.Context(), owner, i.ID, parts, "")
+	require.NoError(t, err)
+	_, err = s.Read(t.Context(), owner, i.ID, parts, "")
 	require.NoError(t, err, "asked again")
-	require.EqualValues(t, 10, s.work(t, i.ID, api.ImportReady).Rows)
+	whole := s.send(t, text, 1<<20, imports.Settings{})
+	for _, id := range []string{i.ID, whole.ID} {
+		got := s.work(t, id, api.ImportReady)
+		require.EqualValues(t, 220, got.Rows)
+		require.EqualValues(t, len(text), got.Bytes)
+	}
+	require.Equal(t, 1, s.number(t, `SELECT count(DISTINCT content) FROM import_rows`))
 }
 
 func TestImports_RefusedRowsAreAFileToMend(t *testing.T) {

@@ -29,22 +29,20 @@ const importLease = "interval '15 seconds'"
 
 const (
 	selectImport = `
-		SELECT i.id, i.workspace_id, i.state, i.next_row, i.stored, i.document, i.created_at, i.updated_at,
-		       (SELECT count(*) FROM (SELECT n, row_number() OVER (ORDER BY n) AS place FROM import_part WHERE import_id = i.id) p
-		        WHERE n = place),
-		       (SELECT coalesce(sum(size), 0) FROM import_part WHERE import_id = i.id),
-		       (SELECT count(*) FROM import_part WHERE import_id = i.id)
+		SELECT i.id, i.workspace_id, i.state, i.next_row, i.stored, i.document, i.created_at, i.updated_at, i.parts, i.sent, i.sent_bytes
 		FROM import i`
 
 	// ofLease is the condition that a worker, $2, has the lease of an import, $1, in the
 	// state $3.
 	ofLease = `id = $1 AND worker = $2 AND state = $3`
+
+	extendLease = `UPDATE import SET worker_until = clock_timestamp() + ` + importLease + ` WHERE ` + ofLease
 )
 
 func scanImport(row pgx.CollectableRow) (i imports.Import, err error) {
 	var document []byte
 	var sent int64
-	err = row.Scan(&i.ID, &i.Workspace, &i.State, &i.Next, &i.Stored, &document, &i.CreatedAt, &i.UpdatedAt, &i.Parts, &sent, &i.Sent)
+	err = row.Scan(&i.ID, &i.Workspace, &i.State, &i.Next, &i.Stored, &document, &i.CreatedAt, &i.UpdatedAt, &i.Parts, &i.Sent, &sent)
 	if err != nil {
 		return i, err
 	}
@@ -56,22 +54,23 @@ func scanImport(row pgx.CollectableRow) (i imports.Import, err error) {
 	return i, err
 }
 
-// oneImport finds an import in a transaction.
-func oneImport(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, id string) (i imports.Import, err error) {
-	rows, err := tx.Query(ctx, selectImport+` WHERE i.id = $2 AND `+scoped.OfWorkspace("i.workspace_id", "$1"), ws, id)
-	if err == nil {
-		i, err = pgx.CollectExactlyOneRow(rows, scanImport)
+var selectOne = selectImport + ` WHERE i.id = $2 AND ` + scoped.OfWorkspace("i.workspace_id", "$1")
+
+// readImport reads the one row of selectOne.
+func readImport(into *imports.Import) func(pgx.Rows) error {
+	return func(rows pgx.Rows) (err error) {
+		*into, err = pgx.CollectExactlyOneRow(rows, scanImport)
+		return scoped.IfNoRow(err, errNoImport)
 	}
-	return i, scoped.IfNoRow(err, errNoImport)
 }
 
-// lockImport finds an import, and locks it before it looks for the parts, because one may
-// have come while it waited.
+// lockImport finds an import in a transaction, and locks it.
 func lockImport(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, id string) (i imports.Import, err error) {
-	if _, err := tx.Exec(ctx, `SELECT FROM import WHERE id = $2 AND `+scoped.OfWorkspace("workspace_id", "$1")+` FOR UPDATE`, ws, id); err != nil {
-		return i, err
+	rows, err := tx.Query(ctx, selectOne+` FOR UPDATE`, ws, id)
+	if err == nil {
+		err = readImport(&i)(rows)
 	}
-	return oneImport(ctx, tx, ws, id)
+	return i, err
 }
 
 // within runs f in a transaction of a workspace.
@@ -82,17 +81,16 @@ func (db *ImportStore) within(ctx context.Context, ws waypost.WorkspaceID, doing
 // importLock is the advisory lock under which the room for imports is counted.
 const importLock = 7311
 
-// checkRoom returns ETooLarge if imports have more than their room in a transaction. No
-// other transaction counts until it ends.
-func checkRoom(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID) error {
+// checkRoom sends a batch, and returns ETooLarge if imports have more than their room in
+// its transaction. No other transaction counts until this one ends.
+func checkRoom(ctx context.Context, tx pgx.Tx, b *pgx.Batch, ws waypost.WorkspaceID) error {
 	var all, own int64
-	var b pgx.Batch
-	scoped.Operator.EnterBatch(&b)
+	scoped.Operator.EnterBatch(b)
 	b.Queue(`SELECT pg_advisory_xact_lock($1, 1)`, importLock)
 	b.Queue(`SELECT coalesce(sum(stored), 0)::bigint, coalesce(sum(stored) FILTER (WHERE workspace_id = $1), 0)::bigint FROM import`, ws).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&all, &own) })
-	scoped.TenantOf(ws).EnterBatch(&b)
-	err := tx.SendBatch(ctx, &b).Close()
+	scoped.TenantOf(ws).EnterBatch(b)
+	err := tx.SendBatch(ctx, b).Close()
 	switch {
 	case err != nil:
 		return err
@@ -113,7 +111,7 @@ func (db *ImportStore) BeginImport(ctx context.Context, i *imports.Import) error
 		return err
 	}
 	return db.within(ctx, i.Workspace, "begin an import", func(tx pgx.Tx) error {
-		if err := checkRoom(ctx, tx, i.Workspace); err != nil {
+		if err := checkRoom(ctx, tx, &pgx.Batch{}, i.Workspace); err != nil {
 			return err
 		}
 		var count int
@@ -139,11 +137,8 @@ func (db *ImportStore) BeginImport(ctx context.Context, i *imports.Import) error
 
 // Import implements imports.Store.
 func (db *ImportStore) Import(ctx context.Context, ws waypost.WorkspaceID, id string) (i imports.Import, err error) {
-	err = db.within(ctx, ws, "read an import", func(tx pgx.Tx) error {
-		i, err = oneImport(ctx, tx, ws, id)
-		return err
-	})
-	return i, err
+	err = db.pool.QueryIn(ctx, scoped.TenantOf(ws), selectOne, []any{ws, id}, readImport(&i))
+	return i, scoped.Classify("read an import", err)
 }
 
 // Imports implements imports.Store.
@@ -206,32 +201,34 @@ func (db *ImportStore) DeleteImport(ctx context.Context, ws waypost.WorkspaceID,
 func (db *ImportStore) PutPart(ctx context.Context, ws waypost.WorkspaceID, id string, n int, content []byte) error {
 	sum, packed := sha256.Sum256(content), imports.Pack(content)
 	return db.within(ctx, ws, "keep a part of a file", func(tx pgx.Tx) error {
-		i, err := lockImport(ctx, tx, ws, id)
-		if err != nil {
-			return err
-		}
+		var i imports.Import
 		var had []byte
-		err = tx.QueryRow(ctx, `SELECT sum FROM import_part WHERE import_id = $1 AND n = $2`, id, n).Scan(&had)
+		var b pgx.Batch
+		b.Queue(selectOne+` FOR UPDATE`, ws, id).Query(readImport(&i))
+		b.Queue(`SELECT sum FROM import_part WHERE import_id = $1 AND n = $2`, id, n).Query(scoped.RowInto(&had))
+		// A part that fills the first hole counts with all behind it up to the next hole.
+		b.Queue(`
+			WITH kept AS (INSERT INTO import_part (import_id, n, workspace_id, size, sum, content) VALUES ($1, $2, $3, $4, $5, $6)
+				ON CONFLICT DO NOTHING RETURNING n)
+			UPDATE import SET stored = stored + octet_length($6), sent = sent + 1, sent_bytes = sent_bytes + $4, updated_at = now(),
+				parts = CASE WHEN parts + 1 <> $2 THEN parts ELSE (
+					SELECT g FROM generate_series($2, sent + 1) g
+					WHERE (SELECT true FROM import_part WHERE import_id = $1 AND n = g + 1) IS NULL ORDER BY g LIMIT 1) END
+			WHERE id = $1 AND EXISTS (SELECT FROM kept)`, id, n, ws, len(content), sum[:], packed)
+		err := checkRoom(ctx, tx, &b, ws)
 		switch {
-		case err == nil && bytes.Equal(had, sum[:]):
-			return nil
-		case err == nil:
-			return waypost.Errorf(waypost.EConflict, "the part %d is there already, with another content", n)
-		case scoped.IfNoRow(err, errNoImport) != errNoImport: //nolint:errorlint // it is returned as it is
+		case err != nil && waypost.CodeOf(err) != waypost.ETooLarge:
 			return err
+		case bytes.Equal(had, sum[:]):
+			return nil
+		case had != nil:
+			return waypost.Errorf(waypost.EConflict, "the part %d is there already, with another content", n)
 		case i.State != api.ImportUploading:
 			return waypost.Errorf(waypost.EConflict, "the import is %s, and takes no parts", i.State)
 		case i.Bytes+int64(len(content)) > api.MaxImportFile:
 			return waypost.Errorf(waypost.ETooLarge, "a file has at most %d GiB: split it", api.MaxImportFile>>30)
 		}
-		if _, err := tx.Exec(ctx, `INSERT INTO import_part (import_id, n, workspace_id, size, sum, content) VALUES ($1, $2, $3, $4, $5, $6)`,
-			id, n, ws, len(content), sum[:], packed); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, `UPDATE import SET stored = stored + $2, updated_at = now() WHERE id = $1`, id, len(packed)); err != nil {
-			return err
-		}
-		return checkRoom(ctx, tx, ws)
+		return err
 	})
 }
 
@@ -259,7 +256,7 @@ func (db *ImportStore) ClaimImport(ctx context.Context, worker string, states []
 			return nil
 		}
 		if err == nil {
-			i, err = oneImport(ctx, tx, i.Workspace, id)
+			i, err = lockImport(ctx, tx, i.Workspace, id)
 			found = err == nil
 		}
 		return err
@@ -289,7 +286,7 @@ func (db *ImportStore) ReleaseImport(ctx context.Context, i *imports.Import, wor
 // leased runs f in a transaction that extends the lease of a worker.
 func (db *ImportStore) leased(ctx context.Context, i *imports.Import, worker, doing string, f func(tx pgx.Tx) error) error {
 	return db.within(ctx, i.Workspace, doing, func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, `UPDATE import SET worker_until = clock_timestamp() + `+importLease+` WHERE `+ofLease, i.ID, worker, i.State)
+		tag, err := tx.Exec(ctx, extendLease, i.ID, worker, i.State)
 		if err == nil && tag.RowsAffected() == 0 {
 			err = errNotLeased
 		}
@@ -312,7 +309,7 @@ func (db *ImportStore) SaveImport(ctx context.Context, i *imports.Import, worker
 				return err
 			}
 		}
-		_, err := tx.Exec(ctx, `UPDATE import SET state = $2, next_row = $3, document = $4, updated_at = now(),
+		_, err := tx.Exec(ctx, `UPDATE import SET state = $2, next_row = $3, document = $4, updated_at = now(), parts = 0, sent = 0,
 			worker = CASE WHEN state = $2 THEN worker END WHERE id = $1`, i.ID, state, i.Next, document)
 		return err
 	})
@@ -331,11 +328,10 @@ func removePieces(ctx context.Context, tx pgx.Tx, i *imports.Import, statement s
 
 // Part implements imports.Store.
 func (db *ImportStore) Part(ctx context.Context, i *imports.Import, worker string, n int) (content []byte, err error) {
-	err = db.leased(ctx, i, worker, "read a part of a file", func(tx pgx.Tx) error {
-		return tx.QueryRow(ctx, `SELECT content FROM import_part WHERE import_id = $1 AND n = $2`, i.ID, n).Scan(&content)
-	})
-	if err != nil {
-		return nil, err
+	err = db.pool.QueryRowIn(ctx, scoped.TenantOf(i.Workspace), extendLease+`
+		RETURNING (SELECT content FROM import_part WHERE import_id = $1 AND n = $4)`, []any{i.ID, worker, i.State, n}, &content)
+	if err = scoped.IfNoRow(err, errNotLeased); err != nil {
+		return nil, scoped.Classify("read a part of a file", err)
 	}
 	return imports.Unpack(content)
 }
@@ -354,22 +350,18 @@ func (db *ImportStore) AddRows(ctx context.Context, i *imports.Import, worker st
 		return err
 	}
 	return db.leased(ctx, i, worker, "keep rows", func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `UPDATE import SET document = $2, updated_at = now() WHERE id = $1`, i.ID, document); err != nil {
-			return err
-		}
-		if err := addPiece(ctx, tx, i.ID, i.Workspace, false, &p); err != nil {
-			return err
-		}
-		return checkRoom(ctx, tx, i.Workspace)
+		var b pgx.Batch
+		b.Queue(`UPDATE import SET document = $2, updated_at = now() WHERE id = $1`, i.ID, document)
+		queuePiece(&b, i.ID, i.Workspace, false, &p)
+		return checkRoom(ctx, tx, &b, i.Workspace)
 	})
 }
 
-// addPiece keeps rows or outcomes.
-func addPiece(ctx context.Context, tx pgx.Tx, id string, ws waypost.WorkspaceID, outcome bool, p *imports.Piece) error {
-	_, err := tx.Exec(ctx, `
+// queuePiece keeps rows or outcomes.
+func queuePiece(b *pgx.Batch, id string, ws waypost.WorkspaceID, outcome bool, p *imports.Piece) {
+	b.Queue(`
 		WITH kept AS (INSERT INTO import_rows (import_id, outcome, first_row, workspace_id, content) VALUES ($1, $2, $3, $4, $5))
 		UPDATE import SET stored = stored + octet_length($5) WHERE id = $1`, id, outcome, p.First, ws, p.Content)
-	return err
 }
 
 // RowsAt implements imports.Store.
@@ -400,10 +392,10 @@ const moveImport = `UPDATE import SET next_row = $2, document = $3, updated_at =
 
 // storeStep moves an import on, in the transaction that beginStep is in.
 func storeStep(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, step *controlplane.ImportStep, outcome []byte) error {
-	if _, err := tx.Exec(ctx, moveImport, step.ID, step.To, step.Document); err != nil {
-		return err
-	}
-	return addPiece(ctx, tx, step.ID, ws, true, &imports.Piece{First: step.From, Content: outcome})
+	var b pgx.Batch
+	b.Queue(moveImport, step.ID, step.To, step.Document)
+	queuePiece(&b, step.ID, ws, true, &imports.Piece{First: step.From, Content: outcome})
+	return tx.SendBatch(ctx, &b).Close()
 }
 
 // beginSteps locks the imports whose links are inserted.
