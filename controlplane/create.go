@@ -114,13 +114,12 @@ func (s *Links) DryRun(ctx context.Context, actor Actor, ns []NewLink) ([]Outcom
 	if _, _, err := s.findDuplicates(ctx, actor.Workspace, all); err != nil {
 		return nil, err
 	}
-	if _, _, err = s.findExisting(ctx, actor.Workspace, joinDuplicates(custom)); err != nil {
+	if _, _, err = s.findExisting(ctx, actor.Workspace, custom); err != nil {
 		return nil, err
 	}
 	if err := prepared.tryAll(ctx, all); err != nil {
 		return nil, err
 	}
-	settleDuplicates(all)
 	for _, x := range all {
 		outcomes[x.index].Err, outcomes[x.index].Found = x.err, x.found
 	}
@@ -137,9 +136,8 @@ func (p *prepared) tryAll(ctx context.Context, all []*pendingLink) error {
 			tries = append(tries, x)
 		}
 	}
-	isTried := func(x *pendingLink) bool { return !x.found && x.duplicateOf == nil }
 	for _, x := range all {
-		if !isTried(x) {
+		if x.found {
 			continue
 		}
 		if x.link.Custom {
@@ -162,18 +160,24 @@ func (p *prepared) tryAll(ctx context.Context, all []*pendingLink) error {
 	for i, x := range tries {
 		placed[nameOf(x)] = results[i]
 	}
-	asked := make(map[name]bool)        // codes of earlier links
+	firsts := make(map[name]*pendingLink)
 	used := make(map[name]InsertResult) // why the codes and aliases of earlier links are refused
 	for _, x := range all {
 		own := nameOf(x)
-		if !isTried(x) {
+		if x.found {
 			continue
 		}
-		if x.link.Custom && asked[own] {
-			x.err = placementError(x, Taken)
+		if first := firsts[own]; x.link.Custom && first != nil {
+			switch {
+			case placed[own] != Placed:
+				x.err = placementError(x, placed[own])
+			case x.acceptExisting && first.link.OriginalURL == x.link.OriginalURL:
+				*x.link, x.found = *first.link, true
+			default:
+				x.err = placementError(x, Taken)
+			}
 			continue
 		}
-		asked[own] = asked[own] || x.link.Custom
 		n := slices.IndexFunc(x.link.Aliases, func(a waypost.Alias) bool {
 			key := name{a.Domain, a.Key()}
 			return used[key] != 0 || placed[key] != Placed || x.link.Custom && key == own
@@ -188,7 +192,7 @@ func (p *prepared) tryAll(ctx context.Context, all []*pendingLink) error {
 			continue
 		case x.link.Custom:
 			x.err = placementError(x, placed[own])
-			used[own] = Placed
+			firsts[own], used[own] = x, Placed
 		}
 		for _, a := range x.link.Aliases {
 			used[name{a.Domain, a.Key()}] = Aliased
@@ -222,7 +226,7 @@ func (s *Links) create(ctx context.Context, actor Actor, ns []NewLink, key *Idem
 		pending = append(pending, prepared.pending(&ns[i], &outcomes[i].Link, dedupe, i))
 	}
 	all := pending
-	pending, seen, err := s.findExisting(ctx, actor.Workspace, joinDuplicates(pending))
+	pending, seen, err := s.findExisting(ctx, actor.Workspace, pending)
 	if err != nil {
 		return Made{}, false, err
 	}
@@ -262,7 +266,6 @@ func (s *Links) create(ctx context.Context, actor Actor, ns []NewLink, key *Idem
 			made.At = later
 		}
 	}
-	settleDuplicates(all)
 	for _, x := range all {
 		outcomes[x.index].Err, outcomes[x.index].Found = x.err, x.found
 		answered = answered || x.replayed

@@ -119,12 +119,6 @@ func newPendingResponse(actor Actor, key *Idempotency, outcomes []Outcome, all [
 			for i, x := range sent {
 				final[x.index].Err, final[x.index].Found = placementError(x, placed[i]), placed[i] == Found
 			}
-			for _, x := range all {
-				if x.duplicateOf != nil {
-					final[x.index] = final[x.duplicateOf.index]
-					final[x.index].Found = final[x.index].Err == nil
-				}
-			}
 			return key.Respond(final, at)
 		},
 	}

@@ -105,6 +105,8 @@ type Insertion struct {
 	Lease    int64    // lease of a minted code; 0 for a custom code
 	Claim    *Counter // counter that a custom code encodes; nil when no range can issue the code
 
+	AcceptExisting bool // an earlier link of the same request with the custom code will do, if it has the target
+
 	Imported    bool       // an import asks for the link: it may have a code that an undo of its workspace has freed
 	AliasClaims []*Counter // as Claim, of the link's aliases, which are added with it
 

@@ -27,7 +27,6 @@ type pendingLink struct {
 	aliasTaken  bool       // the link was refused for one of them
 
 	acceptExisting bool         // an existing link of the custom code will do, if it has the target
-	duplicateOf    *pendingLink // earlier link of the request, which has the same outcome; nil: none
 	blockedBy      *pendingLink // earlier link of the batch that asks for the custom code; nil: none
 
 	added    bool
@@ -102,7 +101,7 @@ func insertionsOf(pending []*pendingLink) []Insertion {
 	for i, x := range pending {
 		links[i] = Insertion{
 			Link: x.link, Disabled: !x.link.Active, Lease: x.lease, Claim: x.claim, Dedupe: x.dedupe,
-			IgnoresCase: x.ignoresCase, TakenBy: &x.takenBy, Imported: x.imported, AliasClaims: x.aliasClaims,
+			AcceptExisting: x.acceptExisting, IgnoresCase: x.ignoresCase, TakenBy: &x.takenBy, Imported: x.imported, AliasClaims: x.aliasClaims,
 		}
 		r := x.response
 		if r == nil {
@@ -131,42 +130,10 @@ type name struct {
 
 func nameOf(x *pendingLink) name { return name{x.link.Domain, x.link.Key()} }
 
-// joinDuplicates sets duplicateOf of each link that accepts an existing link with its
-// custom code, if an earlier link of the request has the same code and target. It returns
-// the others.
-func joinDuplicates(pending []*pendingLink) (left []*pendingLink) {
-	type named struct {
-		name
-		target string
-	}
-	firsts := make(map[named]*pendingLink)
-	for _, x := range pending {
-		if x.acceptExisting {
-			n := named{nameOf(x), x.link.OriginalURL}
-			if x.duplicateOf = firsts[n]; x.duplicateOf != nil {
-				continue
-			}
-			firsts[n] = x
-		}
-		left = append(left, x)
-	}
-	return left
-}
-
-// settleDuplicates copies to each duplicate the outcome of its original.
-func settleDuplicates(all []*pendingLink) {
-	for _, x := range all {
-		if x.duplicateOf != nil {
-			*x.link, x.err = *x.duplicateOf.link, x.duplicateOf.err
-			x.found = x.err == nil
-		}
-	}
-}
-
 // splitRepeated returns the links to write now, and the links that wait because an
 // earlier link asks for the same custom code and may be refused. The links of one
-// idempotent request are written together, so that all of them wait if one does. If two
-// of them ask for the same code, the second is refused at once.
+// idempotent request are written together, so that all of them wait if one does, and the
+// store judges the links of one request that ask for the same code.
 func splitRepeated(pending []*pendingLink) (now, later []*pendingLink) {
 	firsts := make(map[name]*pendingLink, len(pending))
 	waiting := make(map[*pendingResponse]bool)
@@ -178,7 +145,6 @@ func splitRepeated(pending []*pendingLink) (now, later []*pendingLink) {
 		case first == nil:
 			firsts[nameOf(x)] = x
 		case x.response != nil && x.response == first.response:
-			x.err = placementError(x, Taken)
 		default:
 			x.blockedBy = first
 			if x.response != nil {
@@ -188,7 +154,6 @@ func splitRepeated(pending []*pendingLink) (now, later []*pendingLink) {
 	}
 	for _, x := range pending {
 		switch {
-		case x.err != nil:
 		case x.blockedBy != nil || waiting[x.response]:
 			later = append(later, x)
 		default:

@@ -155,11 +155,11 @@ func TestWriter_LinksOfOneIdempotentRequestWaitTogether(t *testing.T) {
 		require.ErrorContains(t, request[2].err, "is taken", "a request has a code once")
 		if outcome != "" {
 			require.ErrorContains(t, request[1].err, outcome)
-			require.Equal(t, []int{1, 1}, store.batches)
+			require.Equal(t, []int{1, 2}, store.batches)
 			continue
 		}
 		require.NoError(t, request[1].err)
 		require.True(t, request[1].added)
-		require.Equal(t, []int{1, 2}, store.batches, "in one transaction")
+		require.Equal(t, []int{1, 3}, store.batches, "in one transaction")
 	}
 }

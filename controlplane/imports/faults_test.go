@@ -18,6 +18,7 @@ import (
 	"waypost/controlplane"
 	"waypost/controlplane/imports"
 	"waypost/internal/linkfile"
+	"waypost/keyrange"
 )
 
 func TestImports_WaitWhileADomainIsSwitched(t *testing.T) {
@@ -60,6 +61,39 @@ func TestImports_FindTheRowThatTheDatabaseRefusesInAnyNumberOfTurns(t *testing.T
 	require.EqualValues(t, 98, i.Counts.Created)
 	require.Equal(t, []api.ImportRefusal{{Line: 79, Reason: "the database refuses this value"}}, i.Counts.Refusals)
 	require.Zero(t, i.Most)
+}
+
+func TestImports_ARefusedRowKeepsItsCodeFromNoOtherRow(t *testing.T) {
+	s := start(t)
+	l, _, err := s.core.Links.Create(t.Context(), owner, controlplane.NewLink{OriginalURL: "https://example.com/"})
+	require.NoError(t, err)
+	space, err := keyrange.NewSpace(7, 2)
+	require.NoError(t, err)
+	coder := keyrange.NewCoder(space, [32]byte{})
+	prefix, n, ok := coder.Decode(l.Code)
+	require.True(t, ok)
+	for alias, why := range map[string]string{string(l.Code): "taken", string(coder.Encode(prefix, n+1)): "is to be issued"} {
+		for _, dedupe := range []bool{false, true} {
+			code := fmt.Sprintf("own-%d-%s", len(alias)+len(why), map[bool]string{true: "found"}[dedupe])
+			row := "https://example.com/a," + code
+			i := s.work(t, s.send(t, "original_url,custom_code,aliases\n"+row+",free-"+code+";"+alias+"\n"+row+",free-"+code+"\n"+row+",\n", 1<<20,
+				imports.Settings{KeepCodes: true, Dedupe: dedupe}).ID, api.ImportReady)
+			mapping := i.Mapping
+			mapping.Tags = ";"
+			_, err = s.Change(t.Context(), owner, i.ID, &api.ImportChange{Mapping: (*api.ImportMapping)(&mapping)})
+			require.NoError(t, err)
+			_, err = s.Start(t.Context(), owner, i.ID, true)
+			require.NoError(t, err)
+			tried := s.work(t, i.ID, api.ImportReady)
+			_, err = s.Start(t.Context(), owner, i.ID, false)
+			require.NoError(t, err)
+			i = s.work(t, i.ID, api.ImportDone)
+			require.Equal(t, *tried.Checked, i.Counts, why)
+			require.EqualValues(t, 1, i.Counts.Created, "%s: %v", why, i.Counts)
+			require.EqualValues(t, map[bool]int{true: 1}[dedupe], i.Counts.Found, "%s: %v", why, i.Counts)
+			require.Contains(t, s.links(t), "line 3 "+time.Now().UTC().Format(time.DateOnly)+" {1/free-"+code+"}")
+		}
+	}
 }
 
 func TestImports_StopWhenTheirOwnerMayNoLonger(t *testing.T) {

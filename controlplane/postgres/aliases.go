@@ -127,29 +127,91 @@ func (db *LinkStore) changeAliases(
 // screenAliases refuses the links that cannot have all their aliases, because an alias
 // is, or was, another link's, because an earlier link of the batch has it, or because an
 // operator blocks an address of the link, and the links with a code that an earlier link
-// of the batch has as an alias. The transaction holds the head of the changelog, so that
-// this holds until the commit.
+// of the batch has as an alias. It sets the links aside that ask for the code of an
+// earlier one. The transaction holds the head of the changelog, so that this holds until
+// the commit.
 func (k *precheck) screenAliases(ctx context.Context, tx pgx.Tx) error {
-	var domains []int32
-	var codes []string
-	taken, aliased := make(map[linkKey]bool), make(map[linkKey]waypost.WorkspaceID)
-	for _, i := range k.rest {
-		x := &k.links[i]
-		for _, a := range x.Link.Aliases {
-			domains, codes = append(domains, int32(a.Domain)), append(codes, string(a.Key()))
-		}
-		if len(x.Link.Aliases) > 0 {
-			domains, codes = append(domains, int32(x.Link.Domain)), append(codes, string(x.Link.Code))
-		}
-	}
-	if len(codes) == 0 {
-		return nil
-	}
-	released, err := k.releaseAliases(ctx, tx) // burned before
+	x, err := k.lookUpAliases(ctx, tx)
 	if err != nil {
 		return err
 	}
-	blocked := make(map[linkKey]bool)
+	firsts, aliased := make(map[linkKey]int), make(map[linkKey]waypost.WorkspaceID)
+	var claims claimColumns
+	var left []int
+	for _, i := range k.rest {
+		l := k.links[i].Link
+		own := linkKey{l.Domain, l.Key()}
+		if first, there := firsts[own]; there {
+			k.repeated[i] = first
+			continue
+		}
+		if ws := aliased[own]; ws != 0 {
+			if k.placed[i] = controlplane.Taken; ws == l.Workspace {
+				k.placed[i] = controlplane.Aliased
+			}
+			continue
+		}
+		blocked := x.blocked[linkKey{l.Domain, l.Code}]
+		n := slices.IndexFunc(l.Aliases, func(a waypost.Alias) bool {
+			key := linkKey{a.Domain, a.Key()}
+			return blocked || x.taken[key] || x.blocked[key] || x.issuable[linkKey{a.Domain, a.Code}] && !x.released[key] || key == own
+		})
+		if n >= 0 {
+			k.placed[i] = controlplane.AliasTaken
+			if to := k.links[i].TakenBy; to != nil {
+				*to = l.Aliases[n].Code
+			}
+			continue
+		}
+		firsts[own], x.taken[own] = i, true
+		for n, a := range l.Aliases {
+			key := linkKey{a.Domain, a.Key()}
+			x.taken[key], aliased[key] = true, l.Workspace
+			if claim := k.links[i].AliasClaims[n]; claim != nil && !x.released[key] {
+				claims.add(a.Code, claim, l.Workspace)
+			}
+		}
+		left = append(left, i)
+	}
+	if k.rest = left; len(claims.codes) == 0 {
+		return nil
+	}
+	_, err = tx.Exec(ctx, `SELECT key_claim($1, $2, $3, $4)`, claims.codes, claims.prefixes, claims.counters, claims.workspaces)
+	return err
+}
+
+// aliasLookup has the codes of aliases, and of links with aliases.
+type aliasLookup struct {
+	taken, blocked, issuable map[linkKey]bool
+	released                 map[linkKey]bool // burned before
+}
+
+// lookUpAliases looks for the aliases of the links that are to be written.
+func (k *precheck) lookUpAliases(ctx context.Context, tx pgx.Tx) (x aliasLookup, err error) {
+	var domains []int32
+	var codes []string
+	var claims claimColumns
+	tried := make(map[waypost.Code]bool)
+	x.taken, x.blocked, x.issuable = make(map[linkKey]bool), make(map[linkKey]bool), make(map[linkKey]bool)
+	for _, i := range k.rest {
+		l := k.links[i].Link
+		for n, a := range l.Aliases {
+			domains, codes = append(domains, int32(a.Domain)), append(codes, string(a.Key()))
+			if claim := k.links[i].AliasClaims[n]; claim != nil && !tried[a.Code] {
+				tried[a.Code] = true
+				claims.add(a.Code, claim, l.Workspace)
+			}
+		}
+		if len(l.Aliases) > 0 {
+			domains, codes = append(domains, int32(l.Domain)), append(codes, string(l.Code))
+		}
+	}
+	if len(codes) == 0 {
+		return x, nil
+	}
+	if x.released, err = k.releaseAliases(ctx, tx); err != nil {
+		return x, err
+	}
 	mark := func(in map[linkKey]bool) func(rows pgx.Rows) error {
 		var key linkKey
 		return scoped.ForEach([]any{&key.domain, &key.code}, func() error { in[key] = true; return nil })
@@ -160,71 +222,18 @@ func (k *precheck) screenAliases(ctx context.Context, tx pgx.Tx) error {
 	b.Queue(`
 		SELECT n.domain, n.code FROM unnest($1::integer[], $2::text[]) n (domain, code)
 		WHERE EXISTS (SELECT FROM link l WHERE l.domain_id = n.domain AND l.code = n.code)
-		   OR EXISTS (SELECT FROM retired_code r WHERE r.domain_id = n.domain AND r.code = n.code)`, domains, codes).Query(mark(taken))
+		   OR EXISTS (SELECT FROM retired_code r WHERE r.domain_id = n.domain AND r.code = n.code)`, domains, codes).Query(mark(x.taken))
 	b.Queue(`
 		SELECT n.domain, n.code FROM unnest($1::integer[], $2::text[]) n (domain, code) JOIN domain d ON d.id = n.domain
 		JOIN link_block b ON b.blocked AND b.code = n.code AND b.host = CASE WHEN d.id = 1 THEN '' ELSE d.host END`,
-		domains, codes).Query(mark(blocked))
+		domains, codes).Query(mark(x.blocked))
 	scoped.Tenant(workspaceList(k.links)).EnterBatch(&b)
-	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-		return err
+	if len(claims.codes) > 0 { // a refused link burns none
+		b.Queue(`SAVEPOINT tried`)
+		b.Queue(`SELECT 1, key_claim($1, $2, $3, $4)`, claims.codes, claims.prefixes, claims.counters, claims.workspaces).Query(mark(x.issuable))
+		b.Queue(`ROLLBACK TO SAVEPOINT tried`)
 	}
-	var claims claimColumns
-	var left []int
-	for _, i := range k.rest {
-		l := k.links[i].Link
-		if ws := aliased[linkKey{l.Domain, l.Key()}]; ws != 0 {
-			if k.placed[i] = controlplane.Taken; ws == l.Workspace {
-				k.placed[i] = controlplane.Aliased
-			}
-			continue
-		}
-		own := blocked[linkKey{l.Domain, l.Code}]
-		n := slices.IndexFunc(l.Aliases, func(a waypost.Alias) bool {
-			key := linkKey{a.Domain, a.Key()}
-			return own || taken[key] || blocked[key] || key == linkKey{l.Domain, l.Key()}
-		})
-		if n >= 0 {
-			k.refuseAlias(i, n)
-			continue
-		}
-		taken[linkKey{l.Domain, l.Key()}] = true
-		for n, a := range l.Aliases {
-			key := linkKey{a.Domain, a.Key()}
-			taken[key], aliased[key] = true, l.Workspace
-			if claim := k.links[i].AliasClaims[n]; claim != nil && !released[key] {
-				claims.add(a.Code, claim, l.Workspace)
-			}
-		}
-		left = append(left, i)
-	}
-	k.rest = left
-	if len(claims.codes) == 0 {
-		return nil
-	}
-	issuable := make(map[linkKey]bool)
-	b = pgx.Batch{}
-	b.Queue(`SELECT 1, key_claim($1, $2, $3, $4)`, claims.codes, claims.prefixes, claims.counters, claims.workspaces).Query(mark(issuable))
-	b.Queue(`SELECT set_config('waypost.refused', '', true)`) // it names codes of links
-	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-		return err
-	}
-	k.rest = slices.DeleteFunc(k.rest, func(i int) bool {
-		aliases := k.links[i].Link.Aliases
-		n := slices.IndexFunc(aliases, func(a waypost.Alias) bool { return issuable[linkKey{a.Domain, a.Code}] })
-		if n >= 0 {
-			k.refuseAlias(i, n)
-		}
-		return n >= 0
-	})
-	return nil
-}
-
-func (k *precheck) refuseAlias(link, alias int) {
-	k.placed[link] = controlplane.AliasTaken
-	if to := k.links[link].TakenBy; to != nil {
-		*to = k.links[link].Link.Aliases[alias].Code
-	}
+	return x, tx.SendBatch(ctx, &b).Close()
 }
 
 // addAliases adds the aliases of the links that were placed, and reads these links again,

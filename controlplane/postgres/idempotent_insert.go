@@ -78,6 +78,7 @@ type precheck struct {
 	duplicates map[dedupeKey]waypost.Link
 	first      map[dedupeKey]int // the insertion that is to be the link of a target: the first that is live, if one is
 	rest       []int             // the insertions that are to be written
+	repeated   map[int]int       // insertions with the custom code of an earlier one that is written, and that one
 }
 
 // dedupeKey names a target under a domain of a workspace.
@@ -94,7 +95,7 @@ func dedupeKeyOf(x *controlplane.Insertion) dedupeKey {
 func newPrecheck(links []controlplane.Insertion) *precheck {
 	k := &precheck{
 		links: links, placed: make([]controlplane.InsertResult, len(links)), answered: make(map[controlplane.RequestID]bool),
-		duplicates: make(map[dedupeKey]waypost.Link), first: make(map[dedupeKey]int),
+		duplicates: make(map[dedupeKey]waypost.Link), first: make(map[dedupeKey]int), repeated: make(map[int]int),
 	}
 	for i := range links {
 		if r := links[i].Idempotency; r != nil && !slices.Contains(k.records, r) {
@@ -221,7 +222,22 @@ func (k *precheck) insert(ctx context.Context, tx pgx.Tx, at *begun) error {
 	if err := in.addAliases(ctx, tx); err != nil {
 		return err
 	}
+	k.settleRepeated()
 	return k.noteDuplicates(ctx, tx)
+}
+
+// settleRepeated sets the outcomes of the links that ask for the code of an earlier link.
+func (k *precheck) settleRepeated() {
+	for i, first := range k.repeated {
+		x, l := &k.links[i], k.links[first].Link
+		switch k.placed[i] = k.placed[first]; {
+		case k.placed[i] != controlplane.Placed:
+		case x.AcceptExisting && x.Link.OriginalURL == l.OriginalURL:
+			*x.Link, k.placed[i] = *l, controlplane.Found
+		default:
+			k.placed[i] = controlplane.Taken
+		}
+	}
 }
 
 // noteDuplicates stores the new links of targets, in place of links that are no longer
