@@ -99,7 +99,7 @@ type Access struct {
 	patience time.Duration
 	log      *slog.Logger
 
-	passwords     passwords
+	passwords     *passwords
 	knownKeys     cache.Cache[[32]byte, StoredKey] // by the hash of a key
 	knownSessions cache.Cache[[32]byte, StoredSession]
 	used          uses
@@ -114,6 +114,7 @@ func newAccess(cfg *Config) *Access {
 	return &Access{
 		keys: cfg.Store, sessions: cfg.Store, factors: cfg.Store, workspaces: cfg.Store, box: box,
 		now: cfg.Now, patience: cfg.Patience, log: cfg.Logger,
+		passwords: newPasswords("too many are signing in at once", places),
 	}
 }
 

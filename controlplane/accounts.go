@@ -79,10 +79,7 @@ func (s *Workspaces) InviteAccount(ctx context.Context, actor Actor, user int64)
 	if err := actor.CheckOperator(); err != nil {
 		return a, err
 	}
-	i, stored, err := s.newInvitation()
-	if err != nil {
-		return a, err
-	}
+	i, stored := s.newInvitation()
 	defer s.access.forget()
 	a, err = s.accounts.InviteAccount(ctx, actor, user, stored)
 	a.Invitation = i

@@ -28,6 +28,9 @@ type KeyMaterial struct {
 	Hash   [32]byte
 }
 
+// MaterialOf returns the stored part of the text of a key.
+func MaterialOf(key string) KeyMaterial { return KeyMaterial{key[:KeyDisplay], HashKey(key)} }
+
 // KeyRequest identifies an idempotent request for a key; a nil KeyRequest belongs to a
 // request that is not idempotent. The response is not stored, because the text of a key
 // is shown once.
@@ -152,18 +155,12 @@ func (s *Access) CreateAPIKey(ctx context.Context, actor Actor, n api.NewAPIKey,
 
 // withText creates a key with a new text, and returns the key and the text.
 func withText(keep func(KeyMaterial) (MadeKey, error)) (MadeKey, error) {
-	key, m, err := newMaterial()
-	if err != nil {
-		return MadeKey{}, err
-	}
-	made, err := keep(m)
-	if err != nil {
-		return MadeKey{}, err
-	}
-	if !made.Before {
+	key := NewKey()
+	made, err := keep(MaterialOf(key))
+	if err == nil && !made.Before {
 		made.Key = key
 	}
-	return made, nil
+	return made, err
 }
 
 // RotateAPIKey replaces a key, which stays valid for grace, and returns the text of the
@@ -188,12 +185,4 @@ func (s *Access) RevokeAPIKey(ctx context.Context, actor Actor, id int64) error 
 	}
 	defer s.forget()
 	return s.keys.RevokeAPIKey(ctx, actor, owner, id)
-}
-
-func newMaterial() (key string, m KeyMaterial, err error) {
-	key, err = NewKey()
-	if err != nil {
-		return "", KeyMaterial{}, err
-	}
-	return key, KeyMaterial{Prefix: key[:KeyDisplay], Hash: HashKey(key)}, nil
 }

@@ -151,18 +151,9 @@ func (s *Domains) Approve(ctx context.Context, actor Actor, id waypost.DomainID)
 
 // run looks for the records of all domains, each once a day, until ctx ends.
 func (s *Domains) run(ctx context.Context) {
-	tick := time.NewTicker(proofPause)
-	defer tick.Stop()
-	for {
-		if err := s.CheckProofs(ctx); err != nil && ctx.Err() == nil {
-			s.log.Warn("cannot look for the records that prove domains, will try again", "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	Poll(ctx, proofPause, s.CheckProofs, func(err error) {
+		s.log.Warn("cannot look for the records that prove domains, will try again", "error", err)
+	})
 }
 
 // CheckProofs looks up the records of the domains that are due. When DNS does not answer

@@ -1,15 +1,15 @@
 package controlplane
 
 import (
-	"encoding/json"
+	"bytes"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
-	"unicode/utf16"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/text/unicode/norm"
 
 	"waypost"
@@ -128,95 +128,33 @@ func checkMetadata(text []byte) error {
 	if len(text) > waypost.MaxMetadata {
 		return waypost.Errorf(waypost.EInvalid, "metadata must be at most %d bytes", waypost.MaxMetadata)
 	}
-	var object map[string]json.RawMessage
-	if err := json.Unmarshal(text, &object); err != nil || object == nil {
-		return waypost.Errorf(waypost.EInvalid, "metadata must be a JSON object")
+	if !jsontext.Value(text).IsValid(jsontext.AllowDuplicateNames(true)) || bytes.TrimSpace(text)[0] != '{' {
+		return waypost.Errorf(waypost.EInvalid, `metadata must be a JSON object in UTF-8, without half a surrogate pair such as \ud800`)
 	}
-	if !utf8.Valid(text) {
-		return waypost.Errorf(waypost.EInvalid, "metadata must be UTF-8")
-	}
-	long := len(text)
-	for i := 0; i < len(text); {
-		switch c := text[i]; {
-		case c == '"':
-			n, ok := stringIn(text[i:])
-			if !ok {
-				return waypost.Errorf(waypost.EInvalid, `metadata must not hold NUL, nor half a surrogate pair such as \ud800`)
+	long, tokens := len(text), jsontext.NewDecoder(bytes.NewReader(text), jsontext.AllowDuplicateNames(true))
+	for token, err := tokens.ReadToken(); err == nil; token, err = tokens.ReadToken() {
+		switch token.Kind() {
+		case '"':
+			if strings.ContainsRune(token.String(), 0) {
+				return waypost.Errorf(waypost.EInvalid, "metadata must not hold NUL")
 			}
-			i += n
-		case c == '-' || c >= '0' && c <= '9':
-			n, more := numberIn(text[i:])
-			if long += more; long > waypost.MaxMetadata {
-				return waypost.Errorf(waypost.EInvalid, "metadata must be at most %d bytes with their numbers written out in full", waypost.MaxMetadata)
-			}
-			i += n
-		default:
-			i++
+		case '0':
+			long += exponentOf(token.String())
+		}
+		if long > waypost.MaxMetadata {
+			return waypost.Errorf(waypost.EInvalid, "metadata must be at most %d bytes with their numbers written out in full", waypost.MaxMetadata)
 		}
 	}
 	return nil
 }
 
-// stringIn returns the length of the JSON string at the beginning of valid JSON, and
-// whether text can hold the characters of its escapes.
-func stringIn(text []byte) (n int, ok bool) {
-	ok = true
-	for n = 1; text[n] != '"'; {
-		if text[n] != '\\' {
-			n++
-			continue
-		}
-		unit, is := escapeIn(text[n:])
-		switch {
-		case !is:
-			n += 2
-			continue
-		case unit == 0:
-			ok = false
-		case utf16.IsSurrogate(unit):
-			low, _ := escapeIn(text[n+6:])
-			if utf16.DecodeRune(unit, low) == utf8.RuneError {
-				ok = false
-			} else {
-				n += 6
-			}
-		}
-		n += 6
-	}
-	return n + 1, ok
-}
-
-// escapeIn returns the UTF-16 unit of the \uXXXX at the beginning of a text, if there is
-// one.
-func escapeIn(text []byte) (unit rune, is bool) {
-	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
-		return 0, false
-	}
-	v, err := strconv.ParseUint(string(text[2:6]), 16, 16)
-	return rune(v), err == nil
-}
-
-// numberIn returns the length of the number at the beginning of valid JSON, and the most
-// digits that its exponent adds.
-func numberIn(text []byte) (n, more int) {
-	exponent := 0
-	for ; n < len(text); n++ {
-		switch c := text[n]; {
-		case c >= '0' && c <= '9', c == '-', c == '+', c == '.':
-		case c == 'e', c == 'E':
-			exponent = n + 1
-		default:
-			return n, exponentOf(text[exponent:n], exponent)
-		}
-	}
-	return n, exponentOf(text[exponent:n], exponent)
-}
-
-func exponentOf(digits []byte, at int) int {
-	if at == 0 {
+// exponentOf returns the most digits that the exponent of a number adds.
+func exponentOf(number string) int {
+	i := strings.IndexAny(number, "eE")
+	if i < 0 {
 		return 0
 	}
-	v, err := strconv.Atoi(string(digits))
+	v, err := strconv.Atoi(number[i+1:])
 	if err != nil || v > waypost.MaxMetadata || v < -waypost.MaxMetadata {
 		return waypost.MaxMetadata + 1
 	}

@@ -3,7 +3,6 @@ package controlplane
 import (
 	"context"
 	"slices"
-	"sync"
 
 	"waypost"
 )
@@ -62,11 +61,10 @@ type Made struct {
 // created no link.
 func (s *Links) CreateOnce(ctx context.Context, actor Actor, ns []NewLink, key Idempotency) (Made, error) {
 	id := RequestID{Workspace: actor.Workspace, Route: key.Route, Key: key.Key}
-	leave, err := s.running.enter(ctx, id)
-	if err != nil {
-		return Made{}, err
+	if !s.running.Acquire(ctx, id) {
+		return Made{}, waypost.WrapError(waypost.EInProgress, "a request with this Idempotency-Key is still being answered", ctx.Err())
 	}
-	defer leave()
+	defer s.running.Release(id, 1)
 	if slices.ContainsFunc(ns, func(n NewLink) bool { return n.Password != "" }) {
 		if err := s.passwords.request(ctx, actor.Workspace, &key); err != nil {
 			return Made{}, err
@@ -121,40 +119,5 @@ func newPendingResponse(actor Actor, key *Idempotency, outcomes []Outcome, all [
 			}
 			return key.Respond(final, at)
 		},
-	}
-}
-
-// requests tracks the idempotent requests under way in this process. The second of two
-// equal requests waits for the first, and then finds its response.
-type requests struct {
-	mu  sync.Mutex
-	ids map[RequestID]chan struct{} // closed when the request is over
-}
-
-// enter waits until no other goroutine handles the request. The caller calls leave.
-func (r *requests) enter(ctx context.Context, id RequestID) (leave func(), err error) {
-	for {
-		r.mu.Lock()
-		before := r.ids[id]
-		if before == nil {
-			if r.ids == nil {
-				r.ids = make(map[RequestID]chan struct{})
-			}
-			over := make(chan struct{})
-			r.ids[id] = over
-			r.mu.Unlock()
-			return func() {
-				r.mu.Lock()
-				defer r.mu.Unlock()
-				delete(r.ids, id)
-				close(over)
-			}, nil
-		}
-		r.mu.Unlock()
-		select {
-		case <-before:
-		case <-ctx.Done():
-			return nil, waypost.WrapError(waypost.EInProgress, "a request with this Idempotency-Key is still being answered", ctx.Err())
-		}
 	}
 }

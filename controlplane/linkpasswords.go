@@ -10,7 +10,6 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"waypost"
-	"waypost/internal/semaphore"
 	"waypost/rules"
 )
 
@@ -18,38 +17,9 @@ import (
 // each takes the work of a sign-in.
 const MaxBulkPasswords = 10
 
-// linkPasswords makes verifiers of the passwords of links. Its queue is not the queue of
-// sign-ins, so that neither waits for the other. One workspace has at most half of the
-// places.
-type linkPasswords struct {
-	queue  passwords
-	places *semaphore.Keyed[waypost.WorkspaceID]
-}
-
-const tooManyPasswords = "too many passwords are set at once"
-
-func newLinkPasswords() linkPasswords {
-	const places = passwordsAtOnce + passwordsWaiting
-	return linkPasswords{queue: passwords{busy: tooManyPasswords}, places: semaphore.NewKeyed[waypost.WorkspaceID](places, places/2)}
-}
-
-// turn takes one of the workspace's places, or returns EUnavailable, and then waits for a
-// free slot like passwords.turn.
-func (p *linkPasswords) turn(ctx context.Context, ws waypost.WorkspaceID) (done func(), err error) {
-	if !p.places.TryAcquire(ws, 1) {
-		return nil, waypost.Errorf(waypost.EUnavailable, tooManyPasswords)
-	}
-	leave, err := p.queue.turn(ctx)
-	if err != nil {
-		p.places.Release(ws, 1)
-		return nil, err
-	}
-	return func() { leave(); p.places.Release(ws, 1) }, nil
-}
-
 // verifier makes the verifier of a password for a workspace. It returns EInvalid for a
 // bad password, EUnavailable when too many verifiers are made at once.
-func (p *linkPasswords) verifier(ctx context.Context, ws waypost.WorkspaceID, password string) (*rules.Password, error) {
+func (p *passwords) verifier(ctx context.Context, ws waypost.WorkspaceID, password string) (*rules.Password, error) {
 	password, err := normalPassword(password)
 	if err != nil {
 		return nil, err
@@ -68,7 +38,7 @@ func (p *linkPasswords) verifier(ctx context.Context, ws waypost.WorkspaceID, pa
 
 // request replaces the hash of a request with passwords by a slow hash. The hash is
 // stored for a day, and guessing the passwords from a fast hash would be cheap.
-func (p *linkPasswords) request(ctx context.Context, ws waypost.WorkspaceID, o *Idempotency) error {
+func (p *passwords) request(ctx context.Context, ws waypost.WorkspaceID, o *Idempotency) error {
 	done, err := p.turn(ctx, ws)
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"waypost/internal/cache"
 	"waypost/internal/codes"
 	"waypost/internal/patterns"
+	"waypost/internal/semaphore"
 	"waypost/replication"
 	"waypost/rules"
 )
@@ -153,10 +155,10 @@ type Links struct {
 	now     func() time.Time
 	log     *slog.Logger
 
-	passwords linkPasswords
+	passwords *passwords                             // of links, of which one workspace sets at most half at once
 	dedupe    cache.Cache[waypost.WorkspaceID, bool] // whether workspaces deduplicate by default
 	patterns  cache.Cache[waypost.DomainID, *patterns.Index]
-	running   requests // idempotent requests under way
+	running   *semaphore.Keyed[RequestID] // idempotent requests under way: the second of two equal ones waits for the first
 }
 
 func newLinks(cfg *Config, domains *Domains) *Links {
@@ -164,8 +166,8 @@ func newLinks(cfg *Config, domains *Domains) *Links {
 	return &Links{
 		store: store, domains: domains, blocks: cfg.Blocks, minter: cfg.Minter, strict: cfg.StrictHosts, free: cfg.FreeSharedCodes,
 		locates: cfg.Locates, now: cfg.Now, log: cfg.Logger,
-		passwords: newLinkPasswords(),
-		writer:    newWriter(store, cfg.Minter, cfg.Patience, cfg.Logger),
+		passwords: newPasswords("too many passwords are set at once", places/2), running: semaphore.NewKeyed[RequestID](math.MaxInt, 1),
+		writer: newWriter(store, cfg.Minter, cfg.Patience, cfg.Logger),
 	}
 }
 

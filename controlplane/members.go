@@ -139,8 +139,8 @@ func (s *Workspaces) prepareMember(ctx context.Context, actor Actor, n *NewMembe
 		return nil, err
 	}
 	if n.Password == "" {
-		i, n.Invitation, err = s.newInvitation()
-		return i, err
+		i, n.Invitation = s.newInvitation()
+		return i, nil
 	}
 	if err := mayChoose(actor); err != nil {
 		return nil, err
@@ -221,10 +221,7 @@ func (s *Workspaces) InviteMember(ctx context.Context, actor Actor, user int64) 
 	if err := administrator(actor); err != nil {
 		return m, err
 	}
-	i, stored, err := s.newInvitation()
-	if err != nil {
-		return m, err
-	}
+	i, stored := s.newInvitation()
 	defer s.access.forget()
 	m, err = s.members.InviteMember(ctx, actor, actor.Workspace, user, stored, actor.CheckOperator() == nil)
 	m.Invitation = i
@@ -242,11 +239,7 @@ type StoredInvitation struct {
 
 // newInvitation lets the owner of an account set its password, once, so that its creator
 // does not know the password.
-func (s *Workspaces) newInvitation() (*api.Invitation, StoredInvitation, error) {
-	token, err := NewToken(invitationPrefix)
-	if err != nil {
-		return nil, StoredInvitation{}, err
-	}
-	until := s.now().Add(InvitationFor).UTC().Truncate(time.Second)
-	return &api.Invitation{Token: token, ExpiresAt: until}, StoredInvitation{Hash: HashKey(token), Until: until}, nil
+func (s *Workspaces) newInvitation() (*api.Invitation, StoredInvitation) {
+	token, until := NewToken(invitationPrefix), s.now().Add(InvitationFor).UTC().Truncate(time.Second)
+	return &api.Invitation{Token: token, ExpiresAt: until}, StoredInvitation{Hash: HashKey(token), Until: until}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 func TestPasswords_PasswordIsKnownByItsHash(t *testing.T) {
-	var p passwords
+	p := newPasswords("busy", places)
 	hash, err := p.hash(t.Context(), "correct horse battery")
 	require.NoError(t, err)
 	require.True(t, strings.HasPrefix(hash, "$argon2id$v=19$m=19456,t=2,p=1$"), hash)
@@ -26,16 +26,16 @@ func TestPasswords_PasswordIsKnownByItsHash(t *testing.T) {
 
 // An unknown account costs as much as a known one, and no hash costs more.
 func TestPasswords_EveryComparisonIsOneRunOfTheSameCost(t *testing.T) {
-	var p passwords
+	p := newPasswords("busy", places)
 	hash, err := p.hash(t.Context(), "correct horse battery")
 	require.NoError(t, err)
-	require.True(t, affordable(p.dummy))
+	require.True(t, affordable(dummyHash))
 	cost := func(hash string) string { before, _, _ := strings.Cut(hash, "p=1$"); return before }
-	require.Equal(t, cost(hash), cost(p.dummy))
-	require.Equal(t, len(hash), len(p.dummy))
+	require.Equal(t, cost(hash), cost(dummyHash))
+	require.Equal(t, len(hash), len(dummyHash))
 	key := "$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 	for _, stored := range []string{
-		"", "x", "$argon2id$", p.dummy + "$",
+		"", "x", "$argon2id$", dummyHash + "$",
 		"$argon2id$v=19$m=4294967295,t=2,p=1" + key,
 		"$argon2id$v=19$m=19456,t=0,p=1" + key,
 		"$argon2id$v=19$m=19456,t=2,p=0" + key,
@@ -54,39 +54,39 @@ func TestPasswords_EveryComparisonIsOneRunOfTheSameCost(t *testing.T) {
 
 func TestPasswords_TooManySignInsAtOnceAreTurnedAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var p passwords
+		p := newPasswords("busy", places)
 		ctx, cancel := context.WithCancel(t.Context())
 		running := make([]func(), passwordsAtOnce)
 		for i := range running {
-			done, err := p.turn(ctx)
+			done, err := p.turn(ctx, 0)
 			require.NoError(t, err)
 			running[i] = done
 		}
 		var wg sync.WaitGroup
 		for range passwordsWaiting {
 			wg.Go(func() {
-				_, err := p.turn(ctx)
+				_, err := p.turn(ctx, 0)
 				require.Equal(t, waypost.EUnavailable, waypost.CodeOf(err))
 			})
 		}
 		synctest.Wait()
-		_, err := p.turn(ctx)
+		_, err := p.turn(ctx, 0)
 		require.Equal(t, waypost.EUnavailable, waypost.CodeOf(err), "the queue is full")
 		cancel()
 		wg.Wait()
 		for _, done := range running {
 			done()
 		}
-		done, err := p.turn(t.Context())
+		done, err := p.turn(t.Context(), 0)
 		require.NoError(t, err)
 		done()
-		require.Zero(t, p.waiting.Load())
+		require.Zero(t, p.places.Held())
 	})
 }
 
 func TestLinkPasswords_OneWorkspaceLeavesPlacesToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newLinkPasswords()
+		p := newPasswords("busy", places/2)
 		leave := make(chan struct{})
 		end := sync.OnceFunc(func() { close(leave) })
 		defer end()
@@ -112,7 +112,7 @@ func TestLinkPasswords_OneWorkspaceLeavesPlacesToOthers(t *testing.T) {
 		synctest.Wait()
 		_, err = p.turn(ctx, 8)
 		require.ErrorIs(t, err, context.Canceled)
-		require.EqualValues(t, 18, p.queue.waiting.Load())
+		require.Equal(t, 18, p.places.Held())
 		end()
 		wg.Wait()
 		for range 17 {

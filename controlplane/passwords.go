@@ -1,11 +1,9 @@
 package controlplane
 
 import (
-	"cmp"
 	"context"
 	_ "embed"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"unicode/utf8"
 
@@ -13,6 +11,7 @@ import (
 	"golang.org/x/crypto/argon2"
 
 	"waypost"
+	"waypost/internal/semaphore"
 )
 
 // passwordParams holds the minimum for argon2id in OWASP's password storage cheat sheet:
@@ -23,48 +22,45 @@ var passwordParams = argon2id.Params{Memory: 19 << 10, Iterations: 2, Parallelis
 const (
 	passwordsAtOnce  = 2
 	passwordsWaiting = 32
+	places           = passwordsAtOnce + passwordsWaiting
 )
 
-// passwords makes and compares argon2id hashes, a few at a time. Zero is ready to use.
+// dummyHash is a hash of no known password, of the same cost as all others.
+const dummyHash = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+
+// passwords makes and compares argon2id hashes, a few at a time. The passwords of links
+// have another queue than those of sign-ins, so that neither waits for the other.
 type passwords struct {
-	busy    string // says what too many do at once; "": sign in
-	once    sync.Once
-	turns   chan struct{}
-	waiting atomic.Int64
-	dummy   string // a hash of no known password
-	runs    atomic.Int64
+	busy          string                                // says what too many do at once
+	places, turns *semaphore.Keyed[waypost.WorkspaceID] // a caller has a place while it waits for a turn, too
+	runs          atomic.Int64
 }
 
-func (p *passwords) init() {
-	p.once.Do(func() {
-		p.turns = make(chan struct{}, passwordsAtOnce)
-		// A hash of the same cost as all others; its salt and key are fixed.
-		p.dummy = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
-	})
+// newPasswords returns passwords of which a workspace has at most each under way.
+func newPasswords(busy string, each int) *passwords {
+	return &passwords{
+		busy: busy, places: semaphore.NewKeyed[waypost.WorkspaceID](places, each),
+		turns: semaphore.NewKeyed[waypost.WorkspaceID](passwordsAtOnce, passwordsAtOnce),
+	}
 }
 
-// turn waits for a free slot. It returns EUnavailable when too many callers wait already.
-// The caller calls done.
-func (p *passwords) turn(ctx context.Context) (done func(), err error) {
-	p.init()
-	busy := cmp.Or(p.busy, "too many are signing in at once")
-	if p.waiting.Add(1) > passwordsAtOnce+passwordsWaiting {
-		p.waiting.Add(-1)
-		return nil, waypost.Errorf(waypost.EUnavailable, "%s", busy)
+// turn waits for a free slot for a workspace, 0 for none. It returns EUnavailable when
+// too many callers wait already. The caller calls done.
+func (p *passwords) turn(ctx context.Context, ws waypost.WorkspaceID) (done func(), err error) {
+	if !p.places.TryAcquire(ws, 1) {
+		return nil, waypost.Errorf(waypost.EUnavailable, "%s", p.busy)
 	}
-	select {
-	case p.turns <- struct{}{}:
-		p.runs.Add(1)
-		return func() { <-p.turns; p.waiting.Add(-1) }, nil
-	case <-ctx.Done():
-		p.waiting.Add(-1)
-		return nil, waypost.WrapError(waypost.EUnavailable, busy, ctx.Err())
+	if !p.turns.Acquire(ctx, ws) {
+		p.places.Release(ws, 1)
+		return nil, waypost.WrapError(waypost.EUnavailable, p.busy, ctx.Err())
 	}
+	p.runs.Add(1)
+	return func() { p.turns.Release(ws, 1); p.places.Release(ws, 1) }, nil
 }
 
 // hash makes the PHC string of a password.
 func (p *passwords) hash(ctx context.Context, password string) (string, error) {
-	done, err := p.turn(ctx)
+	done, err := p.turn(ctx, 0)
 	if err != nil {
 		return "", err
 	}
@@ -75,14 +71,14 @@ func (p *passwords) hash(ctx context.Context, password string) (string, error) {
 // match compares a password with a stored hash. Without a hash, or with a hash that is
 // not affordable, it takes the same time and returns false.
 func (p *passwords) match(ctx context.Context, password, stored string) (bool, error) {
-	done, err := p.turn(ctx)
+	done, err := p.turn(ctx, 0)
 	if err != nil {
 		return false, err
 	}
 	defer done()
 	real := affordable(stored)
 	if !real {
-		stored = p.dummy
+		stored = dummyHash
 	}
 	same, err := argon2id.ComparePasswordAndHash(password, stored)
 	return same && real && err == nil, nil
@@ -91,7 +87,7 @@ func (p *passwords) match(ctx context.Context, password, stored string) (bool, e
 // hashRecovery returns the stored form of recovery codes. It has the parameters of
 // passwords, and one salt for all codes of a user, so that a sign-in computes one hash.
 func (p *passwords) hashRecovery(ctx context.Context, salt []byte, codes ...string) ([][]byte, error) {
-	done, err := p.turn(ctx)
+	done, err := p.turn(ctx, 0)
 	if err != nil {
 		return nil, err
 	}

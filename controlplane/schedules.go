@@ -32,18 +32,9 @@ const scheduleBatch = 500
 
 // keepSchedules compiles schedules again at each start and then from time to time.
 func (s *Links) keepSchedules(ctx context.Context) {
-	tick := time.NewTicker(schedulePause)
-	defer tick.Stop()
-	for {
-		if err := s.Reschedule(ctx); err != nil && ctx.Err() == nil {
-			s.log.Warn("cannot compile the schedules of links again, will try later", "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	Poll(ctx, schedulePause, s.Reschedule, func(err error) {
+		s.log.Warn("cannot compile the schedules of links again, will try later", "error", err)
+	})
 }
 
 // Reschedule compiles the links with schedules again, with today's time zones: the

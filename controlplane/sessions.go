@@ -93,10 +93,7 @@ func (s *Access) SignIn(ctx context.Context, c SignIn, by Browser) (SignedIn, er
 	if err != nil {
 		return SignedIn{}, err
 	}
-	token, err := NewToken(sessionPrefix)
-	if err != nil {
-		return SignedIn{}, err
-	}
+	token := NewToken(sessionPrefix)
 	n.Hash = HashKey(token)
 	if n.Proof, err = s.secondFactor(ctx, n.Account.UserID, c.Code); err == nil {
 		err = s.sessions.StartSession(ctx, n)
@@ -139,7 +136,7 @@ func (s *Access) known(ctx context.Context, c *SignIn, from netip.Addr) (account
 
 // linked finds the account of a sign-in link's token, or returns ErrLink.
 func (s *Access) linked(ctx context.Context, token string) (Account, *[32]byte, error) {
-	if !validSignInToken(token) {
+	if !ValidToken(signInPrefix, token) {
 		return Account{}, nil, ErrLink
 	}
 	hash := HashKey(token)

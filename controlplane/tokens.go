@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/base64"
 	"hash/crc32"
 	"math/big"
 	"strings"
@@ -12,12 +11,13 @@ import (
 
 // An API key is "wp_live_", 27 base62 characters of 160 random bits, and 6 base62
 // characters of CRC-32 (IEEE) over all before, so that a mistyped key is detected without
-// the database, and a scanner finds leaked keys. The tokens of sessions and invitations
-// differ in their prefixes alone.
+// the database, and a scanner finds leaked keys. The tokens of sessions, invitations and
+// sign-in links differ in their prefixes alone.
 const (
 	keyPrefix        = "wp_live_"
 	sessionPrefix    = "wp_sess_"
 	invitationPrefix = "wp_invt_"
+	signInPrefix     = "wp_once_" // of a sign-in link
 	keySecret        = 27
 	keyChecksum      = 6
 	keyLength        = len(keyPrefix) + keySecret + keyChecksum
@@ -27,34 +27,16 @@ const (
 
 // NewKey creates an API key from the system's random source. Its text is to be shown
 // once and never stored; HashKey returns the stored form.
-func NewKey() (string, error) { return NewToken(keyPrefix) }
+func NewKey() string { return NewToken(keyPrefix) }
 
-func NewToken(prefix string) (string, error) {
+// NewSignInToken is NewKey for the token of a sign-in link.
+func NewSignInToken() string { return NewToken(signInPrefix) }
+
+func NewToken(prefix string) string {
 	var b [20]byte
-	if _, err := rand.Read(b[:]); err != nil {
-		return "", err
-	}
+	_, _ = rand.Read(b[:]) // never fails
 	body := prefix + base62(new(big.Int).SetBytes(b[:]), keySecret)
-	return body + checksum(body), nil
-}
-
-// signInPrefix begins the token of a sign-in link; 32 random bytes in base64url follow.
-const signInPrefix = "wp_once_"
-
-const signInLength = len(signInPrefix) + 43
-
-// NewSignInToken creates the token of a sign-in link from the system's random source. Its
-// text is to be shown once and never stored; HashKey returns the stored form.
-func NewSignInToken() (string, error) {
-	var b [32]byte
-	if _, err := rand.Read(b[:]); err != nil {
-		return "", err
-	}
-	return signInPrefix + base64.RawURLEncoding.EncodeToString(b[:]), nil
-}
-
-func validSignInToken(token string) bool {
-	return len(token) == signInLength && strings.HasPrefix(token, signInPrefix)
+	return body + checksum(body)
 }
 
 // HashKey returns the stored form of a key.

@@ -77,10 +77,7 @@ else control.base_url. Give --api, because base_url leads to edges, which have n
 
 // signInToken makes a sign-in link for an address, and returns its token.
 func signInToken(ctx context.Context, db *postgres.DB, email string, valid time.Duration) (string, error) {
-	token, err := controlplane.NewSignInToken()
-	if err != nil {
-		return "", err
-	}
+	token := controlplane.NewSignInToken()
 	return token, db.CreateSignInLink(ctx, postgres.SignInLink{Email: email, Hash: controlplane.HashKey(token), For: valid})
 }
 

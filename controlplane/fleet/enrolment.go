@@ -20,7 +20,7 @@ const (
 )
 
 // NewNodeCredential creates the text of a credential, on its node.
-func NewNodeCredential() (string, error) { return controlplane.NewToken(credentialPrefix) }
+func NewNodeCredential() string { return controlplane.NewToken(credentialPrefix) }
 
 // ValidNodeCredential reports whether a text has the form and checksum of a credential.
 func ValidNodeCredential(text string) bool { return controlplane.ValidToken(credentialPrefix, text) }
@@ -152,9 +152,7 @@ func (n *Nodes) NewEnrolment(ctx context.Context, actor controlplane.Actor, e ap
 	if err := controlplane.CheckPrintable("label", e.Label); err != nil {
 		return api.Enrolment{}, err
 	}
-	if made.Token, err = controlplane.NewToken(enrolmentPrefix); err != nil {
-		return api.Enrolment{}, err
-	}
+	made.Token = controlplane.NewToken(enrolmentPrefix)
 	made.ExpiresAt = n.cfg.Now().Add(valid).UTC().Truncate(time.Second)
 	if err := n.cfg.Store.CreateEnrolment(ctx, actor, made, controlplane.HashKey(made.Token)); err != nil {
 		return api.Enrolment{}, err

@@ -20,8 +20,7 @@ import (
 func TestRefusals_AreLoggedWithoutSecretsAndBounded(t *testing.T) {
 	var log logtest.Buffer
 	from := netip.MustParseAddr("203.0.113.77")
-	unknown, err := controlplane.NewKey()
-	require.NoError(t, err)
+	unknown := controlplane.NewKey()
 	a := start(t, func(_ *links, c *httpapi.Config) {
 		c.Logger = log.Logger()
 		c.Limits = httpapi.Limits{

@@ -152,8 +152,7 @@ func TestNode_NamesOfItsCertificateAreNoDomains(t *testing.T) {
 	url := cluster.Database(t)
 	r := run(t, url, func(c *node.Config) { c.TLS = files })
 	r.Client, r.url = s.Client(), "https"+r.url[len("http"):]
-	r.key, err = controlplane.NewKey()
-	require.NoError(t, err)
+	r.key = controlplane.NewKey()
 	hash := controlplane.HashKey(r.key)
 	exec(t, url, `WITH w AS (INSERT INTO workspace (slug, name) VALUES ('tenant', 'A tenant') RETURNING id)
 		INSERT INTO api_key (workspace_id, name, prefix, hash, scopes) SELECT id, 'k', $1, $2, '{admin}' FROM w`,

@@ -225,18 +225,14 @@ func (db *AccessStore) RevokeAPIKey(ctx context.Context, by controlplane.Actor, 
 // access to the database, and returns its text, which is shown once. It fails with
 // ENotFound if there is no such workspace.
 func (db *AccessStore) CreateKey(ctx context.Context, slug, name string, scopes []string) (string, error) {
-	key, err := controlplane.NewKey()
-	if err != nil {
-		return "", err
-	}
-	m := controlplane.KeyMaterial{Prefix: key[:controlplane.KeyDisplay], Hash: controlplane.HashKey(key)}
-	err = db.pool.Within(ctx, scoped.Operator, "make an API key", func(tx pgx.Tx) error {
+	key := controlplane.NewKey()
+	err := db.pool.Within(ctx, scoped.Operator, "make an API key", func(tx pgx.Tx) error {
 		var ws waypost.WorkspaceID
 		err := tx.QueryRow(ctx, `SELECT id FROM workspace WHERE slug = $1 AND deleted_at IS NULL FOR NO KEY UPDATE`, slug).Scan(&ws)
 		if err = scoped.IfNoRow(err, waypost.Errorf(waypost.ENotFound, "there is no workspace %q", slug)); err != nil {
 			return err
 		}
-		k, err := insertKey(ctx, tx, ws, api.NewAPIKey{Name: name, Scopes: scopes}, 0, 0, m)
+		k, err := insertKey(ctx, tx, ws, api.NewAPIKey{Name: name, Scopes: scopes}, 0, 0, controlplane.MaterialOf(key))
 		if err != nil {
 			return err
 		}

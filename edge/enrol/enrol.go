@@ -135,11 +135,7 @@ func (cfg *Config) pending() (*Credential, error) {
 	if err == nil && c.GotWith(cfg.Token) && c.Node == cfg.Node && c.Region == cfg.Region {
 		return c, nil
 	}
-	secret, err := fleet.NewNodeCredential()
-	if err != nil {
-		return nil, err
-	}
-	c = &Credential{Node: cfg.Node, Region: cfg.Region, Secret: secret, Token: hashOf(cfg.Token)}
+	c = &Credential{Node: cfg.Node, Region: cfg.Region, Secret: fleet.NewNodeCredential(), Token: hashOf(cfg.Token)}
 	return c, write(path, c)
 }
 

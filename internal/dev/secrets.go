@@ -40,7 +40,7 @@ func loadSecrets(dir string, database bool) (secrets, error) {
 }
 
 // loadSecret reads a secret, or makes and keeps one.
-func loadSecret(path string, generate func() (string, error)) (string, error) {
+func loadSecret(path string, generate func() string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err == nil {
 		secret := strings.TrimSpace(string(text))
@@ -52,18 +52,13 @@ func loadSecret(path string, generate func() (string, error)) (string, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("secret: %w", err)
 	}
-	secret, err := generate()
-	if err != nil {
-		return "", fmt.Errorf("make a secret: %w", err)
-	}
+	secret := generate()
 	return secret, atomicfile.Write(path, []byte(secret+"\n"), 0o600)
 }
 
 // randomHex returns 32 random bytes in hex.
-func randomHex() (string, error) {
+func randomHex() string {
 	var b [32]byte
-	if _, err := rand.Read(b[:]); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(b[:]), nil
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
 }

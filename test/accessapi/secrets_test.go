@@ -18,8 +18,7 @@ func TestNoSecretIsInAProblemALogOrTheAuditLog(t *testing.T) {
 	id, key := p.addKey(operator, "admin")
 	const secret = "S3cret-pass-phrase"
 	long := strings.Repeat(secret, 30)
-	spoilt, err := controlplane.NewKey()
-	require.NoError(t, err)
+	spoilt := controlplane.NewKey()
 	problems := []call{
 		{path: "/api/v1/session", body: map[string]any{"email": "ann@example.com", "password": secret}},
 		{path: "/api/v1/session", body: map[string]any{"email": "ann@example.com", "password": long}},
