@@ -50,7 +50,7 @@ func (db *DB) Add(raw []byte) error {
 	if err := replication.DecodeRecord(raw, &r); err != nil {
 		return err
 	}
-	return db.serving.live.Load().pdb.Set(LinkKey(string(r.Name)), replication.Compact(nil, raw), nil)
+	return db.serving.live.Load().pdb.Set(LinkKey(string(r.Name)), raw, nil)
 }
 
 // LinkKey returns the key of a link in the default domain.

@@ -13,7 +13,6 @@ import (
 
 	"waypost"
 	"waypost/internal/patterns"
-	"waypost/replication"
 )
 
 // notes holds the domains, salts and patterns of a store in memory. The writer keeps
@@ -228,11 +227,7 @@ func (st *store) loadNotes() (err error) {
 				return err
 			}
 			var r waypost.Record
-			record, err := appendRecord(nil, key, value)
-			if err == nil {
-				err = replication.DecodeRecord(record, &r)
-			}
-			if err != nil {
+			if err := judgeRecord(key, value, &r); err != nil {
 				return err
 			}
 			st.noteRecord(&r)

@@ -277,8 +277,7 @@ func (w *writer) replace(first, last uint16, records [][]byte, fresh []slotSum) 
 			err = w.drop(value)
 			continue
 		}
-		w.value = replication.Compact(w.value[:0], a.raw)
-		if a.same = bytes.Equal(value, w.value); !a.same {
+		if a.same = bytes.Equal(value, a.raw); !a.same {
 			w.repair.compare(w.key, value, &a.record)
 		}
 	}
@@ -313,7 +312,7 @@ func (w *writer) drop(value []byte) error {
 // compare counts for the operator the links that another history has restored or removed.
 func (r *repair) compare(key, value []byte, now *waypost.Record) {
 	var old waypost.Record
-	if _, err := readRecord(nil, key, value, slotOf(key), &old); err != nil || !old.Kind.IsLink() || r.from == r.to {
+	if err := readRecord(key, value, &old); err != nil || !old.Kind.IsLink() || r.from == r.to {
 		return
 	}
 	switch {

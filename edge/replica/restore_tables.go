@@ -235,7 +235,7 @@ func (b *tableBuilder) write(ctx context.Context, pace *pacer.Pacer, number int,
 			}
 		}
 	}()
-	var key, value []byte
+	var key []byte
 	var sum totals
 	var rec waypost.Record
 	for i := range items {
@@ -246,8 +246,7 @@ func (b *tableBuilder) write(ctx context.Context, pace *pacer.Pacer, number int,
 		raw := items[i].raw
 		replication.RereadRecord(raw, &rec)
 		key = appendRecordKey(key[:0], uint16(items[i].order>>48), rec.Kind, rec.Domain, rec.Name)
-		value = replication.Compact(value[:0], raw)
-		if err := w.Set(key, value); err != nil {
+		if err := w.Set(key, raw); err != nil {
 			return made, fmt.Errorf("write a table: %w", err)
 		}
 		sum.Digest ^= rec.Stamp

@@ -101,14 +101,11 @@ func (s *serving) stored(
 		return grown, false, s.unreadable(st, err, pebble.IsCorruptionError(err))
 	}
 	at := len(grown)
-	grown, err = replication.Expand(grown, raw, kind, domain, code)
-	if closeErr := closer.Close(); err == nil && closeErr != nil {
-		return grown, false, s.unreadable(st, closeErr, false)
+	grown = append(grown, raw...)
+	if err := closer.Close(); err != nil {
+		return grown, false, s.unreadable(st, err, false)
 	}
-	if err == nil {
-		err = replication.DecodeRecord(grown[at:], rec)
-	}
-	if err != nil {
+	if err = replication.DecodeRecord(grown[at:], rec); err != nil {
 		return grown, false, s.unreadable(st, err, errors.Is(err, replication.ErrRecord))
 	}
 	if rec.Kind != kind || rec.Domain != domain || !bytes.Equal(rec.Name, code) {

@@ -23,7 +23,7 @@ type slotSum struct {
 }
 
 // errMisplaced means that a record lies under another record's key.
-var errMisplaced = errors.New("the record on disk is another link's")
+var errMisplaced = fmt.Errorf("%w: the record on disk is another link's", replication.ErrRecord)
 
 // damagedSum is the sum of a slot with a damaged record. No source has that many.
 var damagedSum = replication.Sum{Records: ^uint64(0)}
@@ -39,31 +39,28 @@ func (s *slotSum) comparable() replication.Sum {
 // slotOf returns the slot of a record's key.
 func slotOf(key []byte) uint16 { return binary.BigEndian.Uint16(key[1:]) }
 
-// readRecord reads the record that is kept as value under a key of a slot into buf, and
-// compares it with its checksum and its place.
-func readRecord(buf, key, value []byte, slot uint16, r *waypost.Record) ([]byte, error) {
-	buf, err := judgeRecord(buf, key, value, slot, r)
+// readRecord reads the record under a key, and compares it with its checksum and its
+// place. The record refers to value.
+func readRecord(key, value []byte, r *waypost.Record) error {
+	err := judgeRecord(key, value, r)
 	if errors.Is(err, replication.ErrContent) {
 		err = nil
 	}
-	return buf, err
+	return err
 }
 
 // judgeRecord is readRecord, and returns replication.ErrContent for an intact record that
 // must not be served.
-func judgeRecord(buf, key, value []byte, slot uint16, r *waypost.Record) ([]byte, error) {
-	buf, err := appendRecord(buf[:0], key, value)
-	if err == nil {
-		err = replication.DecodeRecord(buf, r)
-	}
+func judgeRecord(key, value []byte, r *waypost.Record) error {
+	err := replication.DecodeRecord(value, r)
 	if err != nil && !errors.Is(err, replication.ErrContent) {
-		return buf, err
+		return err
 	}
-	kind, domain, name, _ := parseRecordKey(key)
-	if r.Kind != kind || r.Domain != domain || !bytes.Equal(r.Name, name) || waypost.Slot(kind, domain, name) != slot {
-		return buf, errMisplaced
+	kind, domain, name, ok := parseRecordKey(key)
+	if !ok || r.Kind != kind || r.Domain != domain || !bytes.Equal(r.Name, name) || waypost.Slot(kind, domain, name) != slotOf(key) {
+		return errMisplaced
 	}
-	return buf, err
+	return err
 }
 
 // addUp adds up the records of the slots first to last into sums, one for each.
@@ -72,7 +69,6 @@ func addUp(ctx context.Context, from pebble.Reader, first, last uint16, sums []s
 	if err != nil {
 		return fmt.Errorf("add up slots: %w", err)
 	}
-	var buf []byte
 	now := time.Now().UnixMilli()
 	var pace pacer.Pacer
 	for ok := it.First(); ok && err == nil; ok = it.Next() {
@@ -81,15 +77,13 @@ func addUp(ctx context.Context, from pebble.Reader, first, last uint16, sums []s
 			break
 		}
 		key := it.Key()
-		slot := slotOf(key)
-		sum := &sums[slot-first]
+		sum := &sums[slotOf(key)-first]
 		var value []byte
 		if value, err = it.ValueAndErr(); err != nil {
 			break
 		}
 		var r waypost.Record
-		var rotten error
-		if buf, rotten = readRecord(buf, key, value, slot, &r); rotten != nil {
+		if rotten := readRecord(key, value, &r); rotten != nil {
 			sum.rotten = rotten
 			continue
 		}

@@ -173,7 +173,6 @@ func (db *DB) Snapshot(ctx context.Context, first, last uint16, visit func(recor
 		return h, fmt.Errorf("read slots: %w", err)
 	}
 	defer func() { err = errors.Join(err, it.Close()) }()
-	var buf []byte
 	var r waypost.Record
 	for ok := it.First(); ok; ok = it.Next() {
 		value, err := it.ValueAndErr()
@@ -183,11 +182,10 @@ func (db *DB) Snapshot(ctx context.Context, first, last uint16, visit func(recor
 		if err != nil {
 			return h, fmt.Errorf("read slots: %w", err)
 		}
-		key := it.Key()
-		if buf, err = readRecord(buf, key, value, slotOf(key), &r); err != nil {
+		if err := readRecord(it.Key(), value, &r); err != nil {
 			return h, unfit(v.st, err)
 		}
-		if err := visit(buf); err != nil {
+		if err := visit(value); err != nil {
 			return h, err
 		}
 	}

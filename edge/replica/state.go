@@ -45,15 +45,6 @@ func parseRecordKey(key []byte) (kind waypost.Kind, domain waypost.DomainID, nam
 	return waypost.Kind(key[3]), waypost.DomainID(binary.BigEndian.Uint32(key[4:])), key[recordKeyHeader:], true
 }
 
-// appendRecord appends the record that a store keeps as value under a key.
-func appendRecord(dst, key, value []byte) ([]byte, error) {
-	kind, domain, name, ok := parseRecordKey(key)
-	if !ok {
-		return dst, fmt.Errorf("%w: a key of %d bytes", replication.ErrRecord, len(key))
-	}
-	return replication.Expand(dst, value, kind, domain, name)
-}
-
 // state describes the content of a store. It is written in the same batch as the rows.
 type state struct {
 	cluster  replication.Cluster

@@ -323,7 +323,6 @@ func (st *store) scan(ctx context.Context, visit func(record []byte) error) (s s
 			err = fmt.Errorf("scan: %w", closeErr)
 		}
 	}()
-	var record []byte
 	for ok := it.First(); ok; ok = it.Next() {
 		if err := ctx.Err(); err != nil {
 			return s, err
@@ -338,10 +337,7 @@ func (st *store) scan(ctx context.Context, visit func(record []byte) error) (s s
 				return s, err
 			}
 		case key[0] == prefixRecord:
-			if record, err = appendRecord(record[:0], key, value); err != nil {
-				return s, err
-			}
-			if err := visit(record); err != nil {
+			if err := visit(value); err != nil {
 				return s, err
 			}
 		}

@@ -55,7 +55,7 @@ type storedRecord struct {
 // read reads the record that is kept as value under a key.
 func (s *storedRecord) read(key, value []byte, err error) {
 	if s.err = err; err == nil {
-		s.raw, s.err = judgeRecord(s.raw, key, value, slotOf(key), &s.record)
+		s.raw, s.err = value, judgeRecord(key, value, &s.record)
 	}
 }
 

@@ -51,7 +51,6 @@ type scratch struct {
 	// yet.
 	written map[string]held
 	key     []byte
-	value   []byte
 	links   []linkChange // links that were taken, in order
 }
 
@@ -61,7 +60,7 @@ var scratches = sync.Pool{New: func() any { return &scratch{written: map[string]
 // use it afterwards.
 func (s *scratch) release() {
 	const most = 4 * waypost.MaxBulk
-	if cap(s.links) > most || len(s.written) > most || cap(s.value) > 1<<20 {
+	if cap(s.links) > most || len(s.written) > most {
 		return
 	}
 	clear(s.written)
@@ -183,8 +182,7 @@ func (w *writer) decode(raw []byte, r *waypost.Record) (poison bool, err error) 
 func (w *writer) write(r *waypost.Record, raw []byte, poison, present bool) error {
 	w.records++
 	if r.State != waypost.Purged {
-		w.value = replication.Compact(w.value[:0], raw)
-		if err := w.batch.Set(w.key, w.value, nil); err != nil {
+		if err := w.batch.Set(w.key, raw, nil); err != nil {
 			return fmt.Errorf("write a record: %w", err)
 		}
 	} else if present {
@@ -243,14 +241,12 @@ func (w *writer) lookup(r *waypost.Record) (held, error) {
 		return held{}, w.rotten(fmt.Errorf("read a record: %w", err))
 	}
 	var old waypost.Record
-	if w.value, err = appendRecord(w.value[:0], w.key, raw); err == nil {
-		err = replication.DecodeRecord(w.value, &old)
-	}
+	err = readRecord(w.key, raw, &old)
 	h := held{present: true, revision: old.Revision, stamp: old.Stamp, serves: replication.Serves(&old, w.at)}
 	if closeErr := closer.Close(); closeErr != nil {
 		return held{}, fmt.Errorf("read a record: %w", closeErr)
 	}
-	if err != nil && !errors.Is(err, replication.ErrContent) {
+	if err != nil {
 		if w.repair != nil { // it is overwritten, and its slot is added up later
 			return held{present: true}, nil
 		}
