@@ -218,3 +218,23 @@ type Group struct {
 	Change       *float64 `json:"change" doc:"Clicks less clicks_before, as a part of clicks_before; null when there were none. The day that is not over counts as a day."`
 	Series       []int64  `json:"series" minimum:"0" doc:"Clicks of each UTC day."`
 }
+
+// Crossed holds clicks by two breakdowns at once.
+type Crossed struct {
+	From          time.Time    `json:"from" doc:"Start of the first UTC day."`
+	To            time.Time    `json:"to" doc:"End of the last one."`
+	Clicks        int64        `json:"clicks" minimum:"0" doc:"Of people, in these days, as statistics count them."`
+	Kept          int64        `json:"kept" minimum:"0" doc:"Of these, how many were kept one by one: the sum of all cells."`
+	Exact         bool         `json:"exact" doc:"All clicks were kept. Otherwise the cells are the kept part, and nothing is extrapolated."`
+	CompleteUntil *time.Time   `json:"complete_until" doc:"All clicks before this time are counted; null when unknown."`
+	Behind        []string     `json:"behind" doc:"Nodes whose clicks may be missing."`
+	Columns       []Named      `json:"columns" doc:"Up to 20 names with the most clicks, and other last."`
+	Rows          []CrossedRow `json:"rows" doc:"Likewise. The last cell of other with other has the clicks of all cells with fewer than five, so that sums over a row or column are without these."`
+}
+
+// CrossedRow is a name of the rows.
+type CrossedRow struct {
+	Name   string  `json:"name"`
+	Clicks int64   `json:"clicks" minimum:"0" doc:"Sum of the row's cells."`
+	Cells  []int64 `json:"cells" minimum:"0" doc:"One number for each column. A 0 is no click, or a few that are among the others."`
+}

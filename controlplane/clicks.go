@@ -69,6 +69,12 @@ type StatsStore interface {
 	// their clicks in the UTC days [first, end), and the clicks of the workspace.
 	GroupRows(ctx context.Context, ws waypost.WorkspaceID, by GroupBy, first, end int32) (rows []GroupRow, clicks int64, err error)
 
+	// CrossedClicks returns the single clicks of people in a span of UTC days by two names,
+	// MaxCrossedNames of each, and all clicks of people there: of a link if it is not 0, of
+	// a group, or of all links. It returns EInvalid for too many clicks to read at once.
+	CrossedClicks(ctx context.Context, ws waypost.WorkspaceID, q *CrossedQuery, link int64, g LinkGroup,
+		s *Span) (cells []CrossedCell, clicks int64, err error)
+
 	// LinksClicks returns the clicks of links in each step of a span, bots included. It
 	// leaves out names of unknown links. A link may be named several times.
 	LinksClicks(ctx context.Context, ws waypost.WorkspaceID, links []LinkName, s *Span) (map[LinkName][]int64, error)

@@ -147,6 +147,7 @@ CREATE TABLE click_event (
     variant      smallint    NOT NULL DEFAULT 0
 ) PARTITION BY RANGE (at);
 CREATE INDEX click_event_link ON click_event (link_id, at);
+CREATE INDEX click_event_workspace ON click_event (workspace_id, at);
 CREATE TABLE click_event_default PARTITION OF click_event DEFAULT;
 
 CREATE FUNCTION click_protect(target regclass) RETURNS void LANGUAGE plpgsql AS $$

@@ -114,7 +114,7 @@ the scope analytics:read, or else the development system that runs in --data-dir
 	q.bind(c, "countries, cities, devices, browsers, os, referrers, utm_source and the like, or top")
 	group.bind(c)
 	c.Flags().IntVar(&top, "top", 10, "how many of the links with the most clicks are listed, up to 100")
-	c.AddCommand(p.unknownCommand(), p.viewsCommand())
+	c.AddCommand(p.unknownCommand(), p.viewsCommand(), p.crossedCommand())
 	for by, of := range map[string]string{"tags": "tag", "domains": "domain", "creators": "creator"} {
 		c.AddCommand(p.groupsCommand(by, of))
 	}
@@ -149,7 +149,7 @@ func (g *linkGroup) set(v url.Values) {
 }
 
 func (p clicksCommands) groupsCommand(by, of string) *cobra.Command {
-	q := statsQuery{params: make(map[string]*string)}
+	var q statsQuery
 	var limit int
 	c := &cobra.Command{
 		Use:   by,
@@ -158,34 +158,71 @@ func (p clicksCommands) groupsCommand(by, of string) *cobra.Command {
 days (UTC). BEFORE is their clicks in as many days before. A deleted link does not count.`,
 		Example: `  waypost stats ` + by + ` --from 2026-03-01 --to 2026-03-31
   waypost stats ` + by + ` --search spring --output csv --separator semicolon --bom > ` + by + `.csv`,
-		Annotations: map[string]string{moreFormats: "table csv"},
 		RunE: func(c *cobra.Command, _ []string) error {
 			values := q.values()
 			values.Set("limit", strconv.Itoa(limit))
-			return p.withAPI(func(server *client.Client) error {
-				path := client.Path(api.PathStats, by) + "?" + values.Encode()
-				if p.output == "csv" {
-					return p.writeCSV(c, server, path)
-				}
-				t, err := client.Get[api.GroupTable](c.Context(), server, path)
-				if err != nil {
-					return err
-				}
-				return p.print(groupsText(&t, of, p.width()), t)
-			})
+			return showTable(p, c, by, values, func(t *api.GroupTable) string { return groupsText(t, of, p.width()) })
 		},
 	}
-	for _, f := range [][2]string{
-		{"from", "first day (2026-03-01), in UTC; 30 days if left out"},
-		{"to", "last day; today if left out"},
-		{"search", "only names with this text"},
-		{"separator", "between the cells of csv: comma, or semicolon with decimal commas"},
-	} {
-		q.params[f[0]] = c.Flags().String(f[0], "", f[1])
-	}
-	c.Flags().BoolVar(&q.bom, "bom", false, "begin csv with a byte order mark, which Excel needs to read it as UTF-8")
+	q.bindDays(c, [][3]string{{"search", "", "only names with this text"}})
 	c.Flags().IntVar(&limit, "limit", 100, "how many, up to 1,000")
 	return p.bind(c, apiSettings...)
+}
+
+// bindDays binds the flags of a table of UTC days.
+func (q *statsQuery) bindDays(c *cobra.Command, more [][3]string) {
+	c.Annotations, q.params = map[string]string{moreFormats: "table csv"}, make(map[string]*string)
+	for _, f := range append(more, [][3]string{
+		{"from", "", "first day (2026-03-01), in UTC; 30 days if left out"},
+		{"to", "", "last day; today if left out"},
+		{"separator", "", "between the cells of csv: comma, or semicolon with decimal commas"},
+	}...) {
+		q.params[f[0]] = c.Flags().String(f[0], f[1], f[2])
+	}
+	c.Flags().BoolVar(&q.bom, "bom", false, "begin csv with a byte order mark, which Excel needs to read it as UTF-8")
+}
+
+func (p clicksCommands) crossedCommand() *cobra.Command {
+	var q statsQuery
+	var group linkGroup
+	var code string
+	c := &cobra.Command{
+		Use:   "crossed",
+		Short: "Count clicks by two breakdowns at once, such as devices by country",
+		Long: `Count the clicks of people by two breakdowns at once, in up to 92 whole days (UTC), from the
+single clicks that the workspace keeps (workspaces set --events all). A cell with fewer than
+five clicks is among the others of both breakdowns.`,
+		Example: `  waypost stats crossed --rows devices --columns countries --tag spring
+  waypost stats crossed --rows cities --columns devices --code spring-sale --output csv > crossed.csv`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			values := q.values()
+			group.set(values)
+			values.Set("code", code)
+			return showTable(p, c, "crossed", values, func(t *api.Crossed) string { return crossedText(t, p.width()) })
+		},
+	}
+	const names = "countries, cities, devices, browsers, os or referrers"
+	q.bindDays(c, [][3]string{
+		{"rows", "devices", "breakdown of the rows: " + names}, {"columns", "countries", "and of the columns, likewise"},
+	})
+	group.bind(c)
+	c.Flags().StringVar(&code, "code", "", "only this link, under the domain")
+	return p.bind(c, apiSettings...)
+}
+
+// showTable prints a table of statistics by its name, as text or in another form.
+func showTable[T any](p clicksCommands, c *cobra.Command, name string, query url.Values, text func(*T) string) error {
+	return p.withAPI(func(server *client.Client) error {
+		path := client.Path(api.PathStats, name) + "?" + query.Encode()
+		if p.output == "csv" {
+			return p.writeCSV(c, server, path)
+		}
+		t, err := client.Get[T](c.Context(), server, path)
+		if err != nil {
+			return err
+		}
+		return p.print(text(&t), t)
+	})
 }
 
 // writeCSV prints the statistics at a path as CSV.

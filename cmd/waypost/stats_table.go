@@ -93,6 +93,23 @@ func groupsText(t *api.GroupTable, of string, width int) string {
 	return text
 }
 
+// crossedText lays out a table of two breakdowns for people.
+func crossedText(t *api.Crossed, width int) string {
+	head := ""
+	for _, column := range t.Columns {
+		head += "\t" + printable(column.Name)
+	}
+	text := tableOf(head, t.Rows, width, func(r *api.CrossedRow) []any {
+		cells := []any{cut(r.Name, shownLength)}
+		for _, n := range r.Cells {
+			cells = append(cells, n)
+		}
+		return cells
+	})
+	return fmt.Sprintf("%s\n%d of %d clicks of people were kept one by one; %s", text, t.Kept, t.Clicks,
+		completeText(&client.Stats{ClickStats: api.ClickStats{CompleteUntil: t.CompleteUntil, Behind: t.Behind}}))
+}
+
 func completeText(s *client.Stats) string {
 	text := "not known to be complete"
 	if s.CompleteUntil != nil {

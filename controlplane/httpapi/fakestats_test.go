@@ -29,6 +29,7 @@ type statistics struct {
 	hosts   []string
 	groups  []controlplane.GroupQuery
 	tables  []controlplane.GroupTableQuery
+	crossed []controlplane.CrossedQuery
 	unknown []api.UnknownAddress
 	views   []controlplane.View
 	notes   []api.Annotation
@@ -120,6 +121,18 @@ func (f *statistics) GroupTable(
 	span, err := controlplane.NewSpan(controlplane.StatsQuery{From: q.From, To: q.To}, f.now)
 	return controlplane.GroupTable{Span: span, Found: 3, Clicks: 40, Rows: []controlplane.GroupRow{
 		{Name: "", Links: 2, Clicks: 10, Bots: 4, Before: 20, Days: []int64{3, 7}}, {Name: "=1+1", Links: 1, Days: []int64{0, 0}},
+	}}, err
+}
+
+func (f *statistics) Crossed(_ context.Context, _ controlplane.Actor, q controlplane.CrossedQuery) (controlplane.Crossed, error) {
+	if q.Group.Host == "unknown.example" {
+		return controlplane.Crossed{}, waypost.Errorf(waypost.ENotFound, "there is no such domain")
+	}
+	f.crossed = append(f.crossed, q)
+	span, err := controlplane.NewSpan(controlplane.StatsQuery{From: q.From, To: q.To}, f.now)
+	return controlplane.Crossed{Span: span, Clicks: 40, Kept: 34, Cells: []controlplane.CrossedCell{
+		{Row: "mobile", Column: "DE", Clicks: 5}, {Row: "desktop", Column: "=1+1", Clicks: 6}, {Row: "mobile", Column: "=1+1", Clicks: 7},
+		{Column: "DE", Clicks: 8}, {Clicks: 8},
 	}}, err
 }
 

@@ -16,17 +16,22 @@ const groupDescription = "\n\nWith `tag`, `domain` or `created_by`, the statisti
 	"group are the different visitors of all its links on each day, up to 2,048 exactly and more with a standard error of 0.8 %, added up " +
 	"over the days. A group with more than 50,000 links, or with more than 200,000 days of links that had clicks, is refused."
 
-// inGroup holds the parameters that name a group of links.
-type inGroup struct {
+// ofGroup holds the parameters that name a group of links.
+type ofGroup struct {
 	Tags      []string `query:"tag" maxItems:"8" minLength:"1" maxLength:"600" example:"spring,mail" doc:"A tag of the links. Several tags, with commas between them or given several times: links that have all of them. A tag that has a comma is put in double quotes."`
 	Domain    string   `query:"domain" maxLength:"253" example:"go.example.com" doc:"Host of the links' domain."`
 	CreatedBy string   `query:"created_by" maxLength:"512" example:"ann@example.com" doc:"Creator of the links, as they show it."`
-	Code      string   `query:"code" maxLength:"256" doc:"Refused: a single link, and a pattern, has its statistics under its code."`
-	Pattern   string   `query:"pattern" maxLength:"256" doc:"Refused likewise."`
+}
+
+// inGroup holds these, and parameters that are refused with an explanation.
+type inGroup struct {
+	ofGroup
+	Code    string `query:"code" maxLength:"256" doc:"Refused: a single link, and a pattern, has its statistics under its code."`
+	Pattern string `query:"pattern" maxLength:"256" doc:"Refused likewise."`
 }
 
 // group returns the group that a client names.
-func (in *inGroup) group() (controlplane.GroupQuery, error) {
+func (in *ofGroup) group() (controlplane.GroupQuery, error) {
 	q := controlplane.GroupQuery{Host: in.Domain, Creator: in.CreatedBy}
 	for _, text := range in.Tags {
 		tags, err := csv.NewReader(strings.NewReader(text)).Read()
@@ -35,13 +40,18 @@ func (in *inGroup) group() (controlplane.GroupQuery, error) {
 		}
 		q.Tags = append(q.Tags, tags...)
 	}
+	return q, nil
+}
+
+func (in *inGroup) group() (controlplane.GroupQuery, error) {
+	q, err := in.ofGroup.group()
 	switch {
 	case in.Code != "":
 		return q, invalid("query.code", "ask for the statistics of one link at /api/v1/urls/{code}/stats")
 	case in.Pattern != "":
 		return q, invalid("query.pattern", "ask for the statistics of a pattern at /api/v1/urls/{code}/stats, with the pattern as the code")
 	}
-	return q, nil
+	return q, err
 }
 
 const tableDescription = "The groups of the live links with their clicks in whole UTC days, most clicks first, also groups without clicks. " +
@@ -60,9 +70,21 @@ func registerGroups(rt *router, a *statisticsAPI) {
 	}
 }
 
+// inDays holds the parameters that choose whole days.
+type inDays struct {
+	From string `query:"from" maxLength:"10" example:"2026-03-01" doc:"First UTC day. Default: 30 days, including the last."`
+	To   string `query:"to" maxLength:"10" example:"2026-03-31" doc:"Last UTC day. Default: today. At most 366 days, 92 of crossed breakdowns."`
+}
+
+func (in *inDays) days() (from, to time.Time, err error) {
+	if from, err = timeIn(time.UTC, "from", in.From, 0); err == nil {
+		to, err = timeIn(time.UTC, "to", in.To, 1)
+	}
+	return from, to, err
+}
+
 type groupTableInput struct {
-	From   string `query:"from" maxLength:"10" example:"2026-03-01" doc:"First UTC day. Default: 30 days, including the last."`
-	To     string `query:"to" maxLength:"10" example:"2026-03-31" doc:"Last UTC day. Default: today. At most 366 days."`
+	inDays
 	Search string `query:"search" maxLength:"256" doc:"Only groups with this text in their names, whatever its case."`
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"How many groups at most."`
 	csvForm
@@ -72,10 +94,7 @@ type groupTableInput struct {
 func (a *statisticsAPI) groups(ctx context.Context, by controlplane.GroupBy, in *groupTableInput) (*table, error) {
 	q := controlplane.GroupTableQuery{By: by, Search: in.Search, Limit: in.Limit}
 	var err error
-	if q.From, err = timeIn(time.UTC, "from", in.From, 0); err != nil {
-		return nil, err
-	}
-	if q.To, err = timeIn(time.UTC, "to", in.To, 1); err != nil {
+	if q.From, q.To, err = in.days(); err != nil {
 		return nil, err
 	}
 	t, err := a.clicks.GroupTable(ctx, actorFrom(ctx), q)

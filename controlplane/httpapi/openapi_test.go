@@ -130,6 +130,10 @@ func TestEveryDocumentedRouteAnswersAsDocumented(t *testing.T) {
 		"GET /api/v1/stats/tags":     {{key: statsKey}, {path: "/api/v1/stats/tags?limit=0", key: statsKey}, {key: "none"}, {key: writeKey}},
 		"GET /api/v1/stats/domains":  {{key: statsKey}, {path: "/api/v1/stats/domains?limit=0", key: statsKey}, {key: "none"}, {key: writeKey}},
 		"GET /api/v1/stats/creators": {{key: statsKey}, {path: "/api/v1/stats/creators?limit=0", key: statsKey}, {key: "none"}, {key: writeKey}},
+		"GET /api/v1/stats/crossed": {
+			{key: statsKey}, {path: "/api/v1/stats/crossed?rows=x", key: statsKey}, {path: "/api/v1/stats/crossed?domain=unknown.example", key: statsKey},
+			{key: "none"}, {key: writeKey},
+		},
 		"GET /api/v1/stats/links": {
 			{path: "/api/v1/stats/links?link=lives"},
 			{path: "/api/v1/stats/links"},
@@ -457,7 +461,7 @@ func TestTheDocumentSaysWhatNeedsAKey(t *testing.T) {
 				scopes = []string{"links:read", "analytics:read"}
 			case strings.HasSuffix(operation, " /api/v1/stats"), strings.HasSuffix(operation, "/stats/unknown"),
 				strings.HasSuffix(operation, "/stats/tags"), strings.HasSuffix(operation, "/stats/domains"), strings.HasSuffix(operation, "/stats/creators"),
-				strings.HasSuffix(operation, "GET /api/v1/stats/views"):
+				strings.HasSuffix(operation, "/stats/crossed"), strings.HasSuffix(operation, "GET /api/v1/stats/views"):
 				scopes = []string{"analytics:read"}
 			case strings.HasSuffix(operation, "/kgs/key"), strings.HasSuffix(operation, "/refused"), strings.Contains(operation, "/stats/views"):
 			case strings.Contains(operation, "/stats") && !strings.Contains(operation, "/kgs/"):

@@ -23,6 +23,7 @@ type Clicks interface {
 	GroupStats(ctx context.Context, actor controlplane.Actor, group controlplane.GroupQuery,
 		q controlplane.StatsQuery) (controlplane.GroupStats, error)
 	GroupTable(ctx context.Context, actor controlplane.Actor, q controlplane.GroupTableQuery) (controlplane.GroupTable, error)
+	Crossed(ctx context.Context, actor controlplane.Actor, q controlplane.CrossedQuery) (controlplane.Crossed, error)
 	News(ctx context.Context, actor controlplane.Actor) (controlplane.News, error)
 	Sparklines(ctx context.Context, actor controlplane.Actor, links []controlplane.HostedCode, days int,
 		zone *time.Location) (controlplane.Span, []controlplane.Sparkline, error)
@@ -125,6 +126,7 @@ func registerStatistics(rt *router, a *statisticsAPI) {
 		answers: tables(rt.document.schemas.of(typeOf[api.WorkspaceStats](), "")),
 	}, a.workspace)
 	registerGroups(rt, a)
+	registerCrossed(rt, a)
 	handle(rt, operation{
 		id: "sparklines", method: http.MethodGet, path: api.PathStats + "/links", summary: "Count the clicks of up to 100 links by day",
 		description: "For small charts next to links. " + statsDescription, scopes: reader,

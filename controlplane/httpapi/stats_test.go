@@ -137,6 +137,29 @@ func TestStats_TablesOfGroups(t *testing.T) {
 	requireProblem(t, a.do(call{path: "/api/v1/stats/tags?from=soon", key: statsKey}), 422, "invalid")
 }
 
+func TestStats_OfTwoBreakdowns(t *testing.T) {
+	f := busy()
+	a := clicked(t, f)
+	res := a.do(call{
+		path: "/api/v1/stats/crossed?rows=devices&columns=cities&tag=a,b&domain=x.example&created_by=ann&from=2026-03-29&to=2026-03-30", key: statsKey,
+	})
+	require.JSONEq(t, `{"from": "2026-03-29T00:00:00Z", "to": "2026-03-31T00:00:00Z", "clicks": 40, "kept": 34, "exact": false,
+		"complete_until": null, "behind": [],
+		"columns": [{"name": "DE", "clicks": 13}, {"name": "=1+1", "clicks": 13}, {"name": "other", "clicks": 8}],
+		"rows": [{"name": "mobile", "clicks": 12, "cells": [5, 7, 0]}, {"name": "desktop", "clicks": 6, "cells": [0, 6, 0]},
+			{"name": "other", "clicks": 16, "cells": [8, 0, 8]}]}`, res.text)
+	res = a.do(call{
+		path: "/api/v1/stats/crossed?code=spring&separator=semicolon", key: statsKey, header: map[string]string{"Accept": "text/csv"},
+	})
+	require.Equal(t, "devices;DE;'=1+1;other\nmobile;5;7;0\ndesktop;0;6;0\nother;8;0;8\n", res.text)
+	require.Equal(t, []controlplane.CrossedQuery{{
+		Rows: controlplane.Devices, Columns: controlplane.Cities,
+		Group: controlplane.GroupQuery{Tags: []string{"a", "b"}, Host: "x.example", Creator: "ann"},
+		From: time.Date(2026, 3, 29, 0, 0, 0, 0, time.UTC), To: time.Date(2026, 3, 31, 0, 0, 0, 0, time.UTC),
+	}, {Rows: controlplane.Devices, Columns: controlplane.Countries, Code: "spring"}}, f.crossed)
+	requireProblem(t, a.do(call{path: "/api/v1/stats/crossed?rows=rules", key: statsKey}), 422, "invalid")
+}
+
 func TestStatsOfAWorkspaceListTheLinksWithTheMostClicks(t *testing.T) {
 	a := clicked(t, busy())
 	res := a.do(call{path: "/api/v1/stats" + berlin, key: statsKey})

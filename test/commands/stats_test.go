@@ -215,6 +215,19 @@ and 1 more
 	require.Equal(t, devtest.Result{Stdout: "name,links\n"}, r)
 	require.Equal(t, "/api/v1/stats/creators?bom=true&limit=100&separator=semicolon", a.asked.Load().URL.String())
 
+	a = serveStats(t, `{"clicks": 40, "kept": 13, "complete_until": "2026-03-31T12:00:00Z", "behind": ["edge-2"],
+		"columns": [{"name": "DE"}, {"name": "other"}],
+		"rows": [{"name": "mobile", "cells": [5, 0]}, {"name": "other", "cells": [0, 8]}]}`, "devices,DE\n")
+	r = a.run(t, "stats", "crossed", "--tag", "spring", "--code", "sale", "--domain", "go.example.com", "--from", "2026-03-01")
+	require.Equal(t, devtest.Result{Stdout: `        DE  other
+mobile  5   0
+other   0   8
+13 of 40 clicks of people were kept one by one; complete until 2026-03-31T12:00:00Z; clicks may be missing of edge-2
+`}, r)
+	require.Equal(t, "/api/v1/stats/crossed?code=sale&columns=countries&domain=go.example.com&from=2026-03-01&rows=devices&tag=spring",
+		a.asked.Load().URL.String())
+	require.Equal(t, devtest.Result{Stdout: "devices,DE\n"}, a.run(t, "stats", "crossed", "--output", "csv", "--rows", "cities"))
+
 	a = serveStats(t, `{"links": 3, "from": "2026-03-29T00:00:00Z", "to": "2026-03-30T00:00:00Z", "tz": "UTC", "series": []}`, "")
 	r = a.run(t, "stats", "--tag", `spring,"a,b"`, "--domain", "go.example.com", "--created-by", "ann@example.com")
 	require.Contains(t, r.Stdout, "3 links of the group\n")

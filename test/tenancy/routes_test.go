@@ -318,6 +318,7 @@ var routes = map[string]route{
 	"GET /api/v1/stats/tags":          {scopes: []controlplane.Scope{analytics}, own: plain},
 	"GET /api/v1/stats/domains":       {scopes: []controlplane.Scope{analytics}, own: plain},
 	"GET /api/v1/stats/creators":      {scopes: []controlplane.Scope{analytics}, own: plain},
+	"GET /api/v1/stats/crossed":       {scopes: []controlplane.Scope{analytics}, own: plain, foreign: asks("/api/v1/stats/crossed?domain={host}")},
 	"GET /api/v1/stats/views":         {scopes: []controlplane.Scope{analytics}, own: plain},
 	"POST /api/v1/stats/views":        {scopes: []controlplane.Scope{write}, own: newView, foreign: victimView("", `{"name": "x", "public": true, "short_code": "%s"}`)},
 	"PATCH /api/v1/stats/views/{id}":  {scopes: []controlplane.Scope{write}, own: viewPath(`{"name": "mine"}`), foreign: victimView("/%d", `{"name": "x"}`)},

@@ -36,3 +36,10 @@ func LimitGroups(t testing.TB, links, days int) {
 	t.Cleanup(func() { liveLinks, liveDays = l, d })
 	liveLinks, liveDays = links, days
 }
+
+// LimitSingles sets the bound of crossed clicks until the end of a test.
+func LimitSingles(t testing.TB, rows int) {
+	n := crossedRows
+	t.Cleanup(func() { crossedRows = n })
+	crossedRows = rows
+}

@@ -347,6 +347,7 @@ const (
 	ForeignKeyViolation = "23503"
 	UndefinedTable      = "42P01"
 	lockNotAvailable    = "55P03"
+	QueryCanceled       = "57014"
 	CheckViolation      = "23514"
 )
 

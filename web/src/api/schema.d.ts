@@ -1183,6 +1183,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/stats/crossed": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Count clicks by two breakdowns at once, such as devices by country
+         * @description From the single clicks that the workspace keeps (its setting `events`): of the whole workspace, of a group of links as they are now, or of one link. Clicks of bots are left out. A cell with fewer than five clicks is among the others of both breakdowns. Refused where no single clicks are kept, and where more than 1,000,000 would be read.
+         */
+        get: operations["stats-crossed"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/stats/domains": {
         parameters: {
             query?: never;
@@ -2115,6 +2135,51 @@ export interface components {
             state: "alive" | "silent" | "stopped" | "unknown";
             /** @description Version of the software. */
             version: string;
+        };
+        Crossed: {
+            /** @description Nodes whose clicks may be missing. */
+            behind: string[];
+            /**
+             * Format: int64
+             * @description Of people, in these days, as statistics count them.
+             */
+            clicks: number;
+            /** @description Up to 20 names with the most clicks, and other last. */
+            columns: components["schemas"]["Named"][];
+            /**
+             * Format: date-time
+             * @description All clicks before this time are counted; null when unknown.
+             */
+            complete_until: string | null;
+            /** @description All clicks were kept. Otherwise the cells are the kept part, and nothing is extrapolated. */
+            exact: boolean;
+            /**
+             * Format: date-time
+             * @description Start of the first UTC day.
+             */
+            from: string;
+            /**
+             * Format: int64
+             * @description Of these, how many were kept one by one: the sum of all cells.
+             */
+            kept: number;
+            /** @description Likewise. The last cell of other with other has the clicks of all cells with fewer than five, so that sums over a row or column are without these. */
+            rows: components["schemas"]["CrossedRow"][];
+            /**
+             * Format: date-time
+             * @description End of the last one.
+             */
+            to: string;
+        };
+        CrossedRow: {
+            /** @description One number for each column. A 0 is no click, or a few that are among the others. */
+            cells: number[];
+            /**
+             * Format: int64
+             * @description Sum of the row's cells.
+             */
+            clicks: number;
+            name: string;
         };
         DecodedKey: {
             code: string;
@@ -17202,7 +17267,7 @@ export interface operations {
             query?: {
                 /** @description First UTC day. Default: 30 days, including the last. */
                 from?: string;
-                /** @description Last UTC day. Default: today. At most 366 days. */
+                /** @description Last UTC day. Default: today. At most 366 days, 92 of crossed breakdowns. */
                 to?: string;
                 /** @description Only groups with this text in their names, whatever its case. */
                 search?: string;
@@ -17351,12 +17416,189 @@ export interface operations {
             };
         };
     };
+    "stats-crossed": {
+        parameters: {
+            query?: {
+                /** @description The breakdown whose names are the rows. */
+                rows?: "countries" | "cities" | "devices" | "browsers" | "os" | "referrers";
+                /** @description Another breakdown, for the columns. */
+                columns?: "countries" | "cities" | "devices" | "browsers" | "os" | "referrers";
+                /** @description Short code of one link, in the domain. */
+                code?: string;
+                /** @description First UTC day. Default: 30 days, including the last. */
+                from?: string;
+                /** @description Last UTC day. Default: today. At most 366 days, 92 of crossed breakdowns. */
+                to?: string;
+                /** @description A tag of the links. Several tags, with commas between them or given several times: links that have all of them. A tag that has a comma is put in double quotes. */
+                tag?: string[];
+                /** @description Host of the links' domain. */
+                domain?: string;
+                /** @description Creator of the links, as they show it. */
+                created_by?: string;
+                /** @description CSV that begins with a byte order mark, without which Excel garbles letters such as umlauts. */
+                bom?: boolean;
+                /** @description Between the cells of CSV. With semicolon, fractions have a decimal comma: both as Excel expects them where decimals are written with a comma. */
+                separator?: "comma" | "semicolon";
+            };
+            header?: {
+                /** @description Slug of the workspace to act in. A session needs it when its user is in several workspaces; an API key has only its own. */
+                "Waypost-Workspace"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    /** @description The name of a CSV file. */
+                    "Content-Disposition"?: string;
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description The answer depends on Accept. */
+                    Vary?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Crossed"];
+                    "text/csv": string;
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    /** @description How to authenticate (RFC 6750). */
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description How to authenticate (RFC 6750). */
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description Seconds to wait before another try. */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description Seconds to wait before another try. */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "stats-domains": {
         parameters: {
             query?: {
                 /** @description First UTC day. Default: 30 days, including the last. */
                 from?: string;
-                /** @description Last UTC day. Default: today. At most 366 days. */
+                /** @description Last UTC day. Default: today. At most 366 days, 92 of crossed breakdowns. */
                 to?: string;
                 /** @description Only groups with this text in their names, whatever its case. */
                 search?: string;
@@ -17653,7 +17895,7 @@ export interface operations {
             query?: {
                 /** @description First UTC day. Default: 30 days, including the last. */
                 from?: string;
-                /** @description Last UTC day. Default: today. At most 366 days. */
+                /** @description Last UTC day. Default: today. At most 366 days, 92 of crossed breakdowns. */
                 to?: string;
                 /** @description Only groups with this text in their names, whatever its case. */
                 search?: string;
