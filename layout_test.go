@@ -103,7 +103,7 @@ var layers = []layer{
 	{path: "edge/certs", mayUse: []string{"internal"}},
 	{path: "edge/proxy", stdOnly: true},
 	{path: "internal/linkfile", mayUse: []string{"api/linkfields", "api", "rules", "internal", ""}},
-	{path: "internal/config", mayUse: []string{"replication", "rules/agents", ""}},
+	{path: "internal/config", mayUse: []string{"replication", "rules/agents", "internal", ""}},
 	{path: "replication", mayUse: []string{"rules", "internal", ""}},
 	{path: "api/clickbatch", mayUse: []string{""}, stdOnly: true},
 	{path: "api/linkfields", mayUse: []string{"api", ""}, stdOnly: true},

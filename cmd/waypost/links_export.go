@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -14,8 +13,10 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"waypost/client"
+	"waypost/internal/atomicfile"
 )
 
 // exportSlice bounds the links that are requested, and in memory, at once. The API sends
@@ -229,41 +230,16 @@ func replaceFile(name string, write func(io.Writer) error) error {
 	if err != nil {
 		target = name
 	}
-	err = replaceByRename(target, write)
-	if bad, ok := errors.AsType[*fs.PathError](err); ok {
-		bad.Path = name
-	}
-	return err
-}
-
-func replaceByRename(name string, write func(io.Writer) error) error {
-	dir := filepath.Dir(name)
-	temporary := filepath.Join(dir, "."+filepath.Base(name)+"."+rand.Text()[:8])
-	mode := fs.FileMode(0o666) // less the umask, like any output
-	old, missing := os.Stat(name)
-	if missing == nil {
+	umask := unix.Umask(0) // which only a change returns
+	unix.Umask(umask)
+	mode := fs.FileMode(0o666 &^ umask)
+	if old, err := os.Stat(target); err == nil {
 		mode = old.Mode().Perm()
 	}
-	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-	if err != nil {
-		return err
+	err = atomicfile.WriteWith(target, mode, write)
+	if bad, ok := errors.AsType[*fs.PathError](err); ok {
+		bad.Path = name
+		return bad
 	}
-	if missing == nil {
-		err = f.Chmod(mode)
-	}
-	err = errors.Join(err, write(f))
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(temporary, name)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(temporary))
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return err
 }

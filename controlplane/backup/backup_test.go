@@ -165,7 +165,7 @@ func TestRestore_RefusesADamagedBackupBeforeItTouchesTheDatabase(t *testing.T) {
 		"a truncated manifest": {func(t *testing.T, dir string) { truncate(t, filepath.Join(dir, backup.ManifestFile), 50) }, "manifest is damaged"},
 		"a huge manifest": {func(t *testing.T, dir string) {
 			require.NoError(t, os.Truncate(filepath.Join(dir, backup.ManifestFile), 1<<30))
-		}, "more than"},
+		}, "larger than"},
 		"a truncated dump": {func(t *testing.T, dir string) { truncate(t, filepath.Join(dir, backup.DumpFile), 99) }, "bytes, and the manifest says"},
 		"no dump": {func(t *testing.T, dir string) {
 			require.NoError(t, os.Remove(filepath.Join(dir, backup.DumpFile)))

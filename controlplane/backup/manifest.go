@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"waypost"
+	"waypost/internal/atomicfile"
 	"waypost/migrations"
 )
 
@@ -91,16 +92,9 @@ func Open(ctx context.Context, dir string) (m Manifest, err error) {
 }
 
 func readManifest(path string) (m Manifest, err error) {
-	f, err := os.Open(path)
+	text, err := atomicfile.Read(path, maxManifest)
 	if err != nil {
 		return m, fmt.Errorf("read the manifest: %w", err)
-	}
-	text, err := io.ReadAll(io.LimitReader(f, maxManifest+1))
-	if err := errors.Join(err, f.Close()); err != nil {
-		return m, fmt.Errorf("read the manifest: %w", err)
-	}
-	if len(text) > maxManifest {
-		return m, fmt.Errorf("the manifest is damaged: it has more than %d bytes", maxManifest)
 	}
 	// The format comes first, because another one may have other fields.
 	var made struct {

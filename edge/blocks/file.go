@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"io/fs"
-	"os"
 
 	"waypost"
 	"waypost/internal/atomicfile"
@@ -58,18 +56,14 @@ func (b *Blocks) load() error {
 
 // read returns the statements in a file that can be read; none when there is no file.
 func read(file string) (all []replication.SignedBlock, err error) {
-	f, err := os.Open(file)
+	text, err := atomicfile.Read(file, maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err := errors.Join(err, f.Close()); err != nil {
-		return nil, err
-	}
-	if len(text) > maxFile || len(text) < len(header) || string(text[:len(header)]) != header {
+	if len(text) < len(header) || string(text[:len(header)]) != header {
 		return nil, fmt.Errorf("%s is no file of blocks of version %d", file, Format)
 	}
 	var damaged error

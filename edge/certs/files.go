@@ -3,15 +3,13 @@ package certs
 import (
 	"bytes"
 	"crypto/tls"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"log/slog"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"waypost/internal/atomicfile"
 )
 
 const (
@@ -96,16 +94,9 @@ func (f *files) load() (changed bool, err error) {
 }
 
 func readFile(name string) ([]byte, error) {
-	file, err := os.Open(name)
+	text, err := atomicfile.Read(name, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("certificate: %w", err)
-	}
-	text, err := io.ReadAll(io.LimitReader(file, maxFile+1))
-	if err := errors.Join(err, file.Close()); err != nil {
-		return nil, fmt.Errorf("certificate: %w", err)
-	}
-	if len(text) > maxFile {
-		return nil, &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("larger than %d bytes", maxFile)}
 	}
 	return text, nil
 }

@@ -13,7 +13,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/http"
 	"os"
@@ -58,15 +57,11 @@ func hashOf(text string) string {
 func Read(dir string) (*Credential, error) { return read(filepath.Join(dir, keptName)) }
 
 func read(path string) (*Credential, error) {
-	f, err := os.Open(path)
+	text, err := atomicfile.Read(path, maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil //nolint:nilnil // there need not be one
 	}
 	if err != nil {
-		return nil, err
-	}
-	text, err := io.ReadAll(io.LimitReader(f, maxFile))
-	if err := errors.Join(err, f.Close()); err != nil {
 		return nil, err
 	}
 	var c Credential

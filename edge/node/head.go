@@ -3,7 +3,6 @@ package node
 import (
 	"encoding/json"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"time"
@@ -73,12 +72,8 @@ func (s *store) recallHead() headSeen {
 }
 
 func readHead(path string) (h headSeen, err error) {
-	f, err := os.Open(path)
+	text, err := atomicfile.Read(path, maxHead)
 	if err != nil {
-		return h, err
-	}
-	text, err := io.ReadAll(io.LimitReader(f, maxHead+1))
-	if err := errors.Join(err, f.Close()); err != nil {
 		return h, err
 	}
 	var kept keptHead

@@ -5,10 +5,8 @@ import (
 	"encoding/base32"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -97,12 +95,8 @@ func (s *store) nameNode(path string) error {
 }
 
 func readName(path string) (string, error) {
-	f, err := os.Open(path)
+	text, err := atomicfile.Read(path, 256)
 	if err != nil {
-		return "", err
-	}
-	text, err := io.ReadAll(io.LimitReader(f, 256))
-	if err := errors.Join(err, f.Close()); err != nil {
 		return "", err
 	}
 	name := strings.TrimSpace(string(text))

@@ -4,10 +4,7 @@ package admin
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 
 	"waypost/internal/atomicfile"
@@ -50,12 +47,8 @@ func WriteStatus(dir string, s Status) error {
 // process has written one.
 func ReadStatus(dir string) (Status, error) {
 	path := filepath.Join(dir, StatusFile)
-	f, err := os.Open(path)
+	text, err := atomicfile.Read(path, maxStatus)
 	if err != nil {
-		return Status{}, fmt.Errorf("status: %w", err)
-	}
-	text, err := io.ReadAll(io.LimitReader(f, maxStatus))
-	if err := errors.Join(err, f.Close()); err != nil {
 		return Status{}, fmt.Errorf("status: %w", err)
 	}
 	var s Status

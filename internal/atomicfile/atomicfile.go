@@ -1,11 +1,12 @@
 // Package atomicfile writes small files that are either there as a whole or not
-// at all, whenever the process or the machine stops.
+// at all, whenever the process or the machine stops, and reads small files.
 package atomicfile
 
 import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -50,6 +51,22 @@ func writeTemporary(dir, base string, perm os.FileMode, write func(io.Writer) er
 		return "", errors.Join(err, os.Remove(f.Name()))
 	}
 	return f.Name(), nil
+}
+
+// Read reads a file of at most that many bytes. A larger file is an error.
+func Read(path string, most int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, err
+	}
+	if int64(len(text)) > most {
+		return nil, &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("larger than %d bytes", most)}
+	}
+	return text, nil
 }
 
 // SetAside renames a file that cannot be read, for people to look at. Its name then ends

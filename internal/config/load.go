@@ -3,8 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -13,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"waypost/internal/atomicfile"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -95,12 +95,12 @@ func addSecretsBeside(cfg *Config, files map[string]string, configuration string
 // readFile decodes over the settings that there are, so that a key left out keeps
 // its value. It adds the names of files that hold secrets to files.
 func readFile(name string, lower Config, files map[string]string) (Config, error) {
-	text, err := readBounded(name, maxFile)
+	text, err := atomicfile.Read(name, maxFile)
 	if err != nil {
 		return Config{}, fmt.Errorf("configuration file: %w", err)
 	}
 	cfg, given := lower, map[string]string{}
-	file, err := parser.ParseBytes([]byte(text), 0)
+	file, err := parser.ParseBytes(text, 0)
 	if err != nil {
 		return Config{}, explain(name, err)
 	}
@@ -260,11 +260,11 @@ func readSecrets(cfg *Config, files map[string]string, copies string) error {
 		if name == "" {
 			continue
 		}
-		text, err := readBounded(name, maxSecret)
+		content, err := atomicfile.Read(name, maxSecret)
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.Path, err)
 		}
-		text = strings.TrimSpace(text)
+		text := strings.TrimSpace(string(content))
 		if text == "" && copies != "" && filepath.Dir(name) == filepath.Clean(copies) {
 			continue
 		}
@@ -274,21 +274,6 @@ func readSecrets(cfg *Config, files map[string]string, copies string) error {
 		s.field(cfg).SetString(text)
 	}
 	return nil
-}
-
-func readBounded(name string, limit int64) (string, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return "", err
-	}
-	text, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err := errors.Join(err, f.Close()); err != nil {
-		return "", err
-	}
-	if int64(len(text)) > limit {
-		return "", &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("larger than %d bytes", limit)}
-	}
-	return string(text), nil
 }
 
 // Environ returns the variables that make [Load] find c's settings of the named

@@ -119,12 +119,8 @@ func Inspect(root string, want Format) (marked bool, err error) {
 }
 
 func readMarker(root string) (string, error) {
-	f, err := os.Open(filepath.Join(root, markerName))
-	if err != nil {
-		return "", err
-	}
-	text, err := io.ReadAll(io.LimitReader(f, maxMarker))
-	return strings.TrimSpace(string(text)), errors.Join(err, f.Close())
+	text, err := atomicfile.Read(filepath.Join(root, markerName), maxMarker)
+	return strings.TrimSpace(string(text)), err
 }
 
 func refuseForeign(root string, entries []fs.DirEntry) error {

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -65,17 +64,13 @@ func StateFile(dataDir string) string { return filepath.Join(dataDir, "dev.json"
 // ReadState reads dev.json; the error is fs.ErrNotExist when no system is ready
 // there.
 func ReadState(dataDir string) (State, error) {
-	f, err := os.Open(StateFile(dataDir))
+	text, err := atomicfile.Read(StateFile(dataDir), 1<<20)
 	if err != nil {
-		return State{}, fmt.Errorf("state of the development system: %w", err)
-	}
-	text, err := io.ReadAll(io.LimitReader(f, 1<<20))
-	if err := errors.Join(err, f.Close()); err != nil {
 		return State{}, fmt.Errorf("state of the development system: %w", err)
 	}
 	var s State
 	if err := json.Unmarshal(text, &s); err != nil {
-		return State{}, fmt.Errorf("%s: %w", f.Name(), err)
+		return State{}, fmt.Errorf("%s: %w", StateFile(dataDir), err)
 	}
 	return s, nil
 }
