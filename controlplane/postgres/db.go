@@ -147,7 +147,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if err := checkSchema(ctx, pc.ConnConfig); err != nil {
 		return nil, err
 	}
-	p := &pool{Pool: scoped.NewPool(cfg.Logger, cfg.MaxConns), highWater: highWater, changed: newHint()}
+	p := &pool{Pool: scoped.NewPool(cfg.Logger, cfg.MaxConns), highWater: highWater, changed: newHint(), news: make(chan struct{}, 1)}
 	history := &DatabaseHistory{pool: p, cfg: cfg}
 	budgets := &BudgetStore{pool: p}
 	counted := analytics.New(p.Pool, analytics.Config{

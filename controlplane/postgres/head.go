@@ -16,8 +16,8 @@ type pool struct {
 	*scoped.Pool
 	highWater *highWaterMark
 	clock     clock
-	changed   *hint       // wakes the followers of this process
-	news      unsentHints // for other control planes
+	changed   *hint         // wakes the followers of this process
+	news      chan struct{} // has a token when there are commits of which the others were not notified
 }
 
 var errWentBack = waypost.Errorf(waypost.EUnavailable, "the database went back in time: a new epoch of the changelog begins in a moment, "+
@@ -68,7 +68,10 @@ func (p *pool) noteCommit(at waypost.Position) {
 // moved wakes the followers of this control plane and of others.
 func (p *pool) moved() {
 	p.changed.wake()
-	p.news.addHint()
+	select {
+	case p.news <- struct{}{}:
+	default:
+	}
 }
 
 // begun is the place of a write in the changelog, as changelog_begin_in returns it.
