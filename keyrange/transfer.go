@@ -202,11 +202,12 @@ const rounding = 1 + 1e-9
 // partition divides the regions into as many groups as possible such that all last
 // equally long, within the tolerance, once each group has shared its counters. Sharing
 // takes one transfer less than the group has members. No set of transfers can do better,
-// because the regions that transfers connect are such groups.
+// because the regions that transfers connect are such groups. Very many regions are one
+// group.
 func partition(regions []*supply) [][]*supply {
 	all := timeOf(regions)
 	if len(regions) > exactRegions {
-		return partitionMany(regions, all)
+		return [][]*supply{regions}
 	}
 	times := lotTimes(regions)
 	atMost := len(mostGroups(times, all/tolerance, all*tolerance))
@@ -229,48 +230,6 @@ func partition(regions []*supply) [][]*supply {
 		}
 	}
 	return pick(regions, best)
-}
-
-// partitionMany is partition for many regions: a region within the tolerance stays alone,
-// and the others are divided as well as possible or share with one another.
-func partitionMany(regions []*supply, all float64) (best [][]*supply) {
-	best = [][]*supply{regions}
-	candidates := []float64{all}
-	for _, s := range regions {
-		if t := s.lasts(); t >= all/tolerance/rounding && t <= all*rounding {
-			candidates = append(candidates, t)
-		}
-	}
-	slices.Sort(candidates)
-	for _, low := range slices.Compact(candidates) {
-		var alone, rest []*supply
-		for _, s := range regions {
-			if within(s.lasts(), low, low*tolerance) {
-				alone = append(alone, s)
-			} else {
-				rest = append(rest, s)
-			}
-		}
-		var groups [][]*supply
-		if len(rest) <= exactRegions {
-			groups = pick(rest, mostGroups(lotTimes(rest), low, low*tolerance))
-		}
-		if groups == nil && len(rest) > 0 {
-			// The heaviest first: they can give or take most.
-			slices.SortStableFunc(alone, func(a, b *supply) int { return cmp.Compare(b.weight, a.weight) })
-			for !within(timeOf(rest), low, low*tolerance) && len(alone) > 0 {
-				rest, alone = append(rest, alone[0]), alone[1:]
-			}
-			groups = [][]*supply{rest}
-		}
-		for _, s := range alone {
-			groups = append(groups, []*supply{s})
-		}
-		if len(groups) > len(best) {
-			best = groups
-		}
-	}
-	return best
 }
 
 // mostGroups divides all regions into as many groups as possible that last low to high.

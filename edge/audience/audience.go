@@ -16,8 +16,7 @@ type Config struct {
 
 // Audience describes visitors. One goroutine at a time uses it.
 type Audience struct {
-	cfg   Config
-	hosts *cache
+	cfg Config
 
 	days    [keptDays]opened
 	nextDay int
@@ -27,16 +26,13 @@ type Audience struct {
 	sum     [32]byte
 }
 
-// keptHosts bounds the cached hosts, of at most MaxName bytes each.
-const keptHosts = 8192
-
 // New makes an Audience.
 func New(cfg Config) *Audience {
-	return &Audience{cfg: cfg, hosts: newCache(keptHosts), host: make([]byte, 0, 2*MaxName)}
+	return &Audience{cfg: cfg, host: make([]byte, 0, 2*MaxName)}
 }
 
-// Profile describes the visitor of a click. The strings are interned as long as they are
-// in use. Visitor is 0 if there is no address, or the salt of its day is gone.
+// Profile describes the visitor of a click. Visitor is 0 if there is no address, or the
+// salt of its day is gone.
 func (a *Audience) Profile(c *waypost.Click) (p waypost.ClickProfile, visitor uint64) {
 	is := a.cfg.Agents.Classify(c.Agent)
 	if c.Bot && is.Set&agents.Bot == 0 {
@@ -77,13 +73,5 @@ func (a *Audience) hostOf(referrer []byte) string {
 		return ""
 	}
 	a.host = appendHost(a.host[:0], referrer)
-	if len(a.host) == 0 {
-		return ""
-	}
-	host, known := a.hosts.get(a.host)
-	if !known {
-		host = string(a.host)
-		a.hosts.put(a.host, host)
-	}
-	return host
+	return string(a.host)
 }
