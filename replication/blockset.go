@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -15,10 +14,8 @@ import (
 // BlockShards is the number of parts into which blocks are divided for digests.
 const BlockShards = 64
 
-const (
-	blocksInFrame = 256  // at most
-	recentBlocks  = 1024 // that followers find without a look at all
-)
+// blocksInFrame bounds the blocks in a frame.
+const blocksInFrame = 256
 
 // ErrTooManyBlocks says that a set has as many codes as there may be.
 var ErrTooManyBlocks = errors.New("there are as many blocks as there can be")
@@ -34,14 +31,13 @@ type BlockSet struct {
 	all     map[string]*heldBlock // by key
 	forms   map[string][]string   // keys of codes that are one without case, by its key
 	digests [BlockShards]uint64
-	order   uint64         // of the newest statement
-	recent  []*SignedBlock // the last ones in their order
+	taken   []*heldBlock // all statements in their order; nil: there is a newer one
 	changed []func()
 }
 
 type heldBlock struct {
 	SignedBlock
-	order uint64 // in which it was taken
+	place int // in taken
 }
 
 // shardOf is the shard of a key: the same on all nodes.
@@ -136,6 +132,7 @@ func (s *BlockSet) Take(all ...SignedBlock) (news []SignedBlock, err error) {
 			continue
 		case held != nil:
 			s.digests[shard] ^= BlockStamp(&held.Block)
+			s.taken[held.place] = nil
 		case s.all == nil:
 			s.all, s.forms = make(map[string]*heldBlock), make(map[string][]string)
 		}
@@ -144,9 +141,8 @@ func (s *BlockSet) Take(all ...SignedBlock) (news []SignedBlock, err error) {
 			s.forms[form] = append(s.forms[form], string(key))
 		}
 		s.digests[shard] ^= BlockStamp(&b.Block)
-		s.order++
-		s.all[string(key)] = &heldBlock{*b, s.order}
-		s.remember(b)
+		held = &heldBlock{*b, len(s.taken)}
+		s.all[string(key)], s.taken = held, append(s.taken, held)
 		s.show(touched, key, b)
 		news = append(news, *b)
 	}
@@ -198,20 +194,12 @@ func set(m map[string]waypost.BlockPolicy, key []byte, b *waypost.Block) {
 	}
 }
 
-// remember appends to the recent statements. s.mu is held.
-func (s *BlockSet) remember(b *SignedBlock) {
-	if len(s.recent) >= 2*recentBlocks {
-		s.recent = slices.Clone(s.recent[recentBlocks:])
-	}
-	s.recent = append(s.recent, new(*b))
-}
-
 // Order returns the place of the newest statement in the order in which this set took
 // them, 0 for none.
 func (s *BlockSet) Order() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.order
+	return uint64(len(s.taken))
 }
 
 // Since returns the statements behind a place in that order, at most most of them, and
@@ -219,27 +207,12 @@ func (s *BlockSet) Order() uint64 {
 func (s *BlockSet) Since(order uint64, most int) ([]SignedBlock, uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if order >= s.order {
-		return nil, s.order
-	}
 	var found []SignedBlock
-	if first := s.order - uint64(len(s.recent)); order >= first {
-		for _, b := range s.recent[order-first:][:min(int(s.order-order), most)] {
-			found = append(found, *b)
+	order = min(order, uint64(len(s.taken)))
+	for ; order < uint64(len(s.taken)) && len(found) < most; order++ {
+		if b := s.taken[order]; b != nil {
+			found = append(found, b.SignedBlock)
 		}
-		return found, order + uint64(len(found))
-	}
-	var behind []*heldBlock
-	for _, b := range s.all {
-		if b.order > order {
-			behind = append(behind, b)
-		}
-	}
-	slices.SortFunc(behind, func(a, b *heldBlock) int { return int(int64(a.order - b.order)) })
-	behind = behind[:min(len(behind), most)]
-	for _, b := range behind {
-		found = append(found, b.SignedBlock)
-		order = b.order
 	}
 	return found, order
 }

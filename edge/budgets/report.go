@@ -29,25 +29,13 @@ func (s *Store) Run(ctx context.Context) {
 }
 
 // runAsks asks for clicks that visitors wait for. Several goroutines do, so that no
-// visitor waits until a report or the question of another visitor was answered. Once a
-// link needs it, each sends an empty report when there was no question for long, so that
-// a connection is there for it when visitors need one.
+// visitor waits until a report or the question of another visitor was answered.
 func (s *Store) runAsks(ctx context.Context) {
 	s.introduce(ctx)
-	select {
-	case <-ctx.Done():
-		return
-	case <-s.needed:
-	}
-	s.report(ctx, nil)
-	warm := time.NewTicker(warmInterval)
-	defer warm.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-warm.C:
-			s.report(ctx, nil)
 		case a := <-s.asks:
 			s.ask(ctx, s.gatherAsks([]*account{a}))
 		}
@@ -57,7 +45,6 @@ func (s *Store) runAsks(ctx context.Context) {
 // Expect asks for a click of a link before its first visitor comes, if the link is in no
 // account yet. The control plane grants it when many clicks are left.
 func (s *Store) Expect(domain waypost.DomainID, code []byte) {
-	s.need()
 	s.ledger.expect(name{domain, string(code)})
 }
 

@@ -91,8 +91,7 @@ const (
 	rewriteBytes    = 4 << 20         // of records, after which the file may be replaced
 	rewriteInterval = 5 * time.Second // between tries to replace it
 	logInterval     = time.Minute     // between log lines about links that are refused
-	warmInterval    = 30 * time.Second
-	closeTimeout    = time.Second // for the last reports
+	closeTimeout    = time.Second     // for the last reports
 
 	lastIdle     = 120  // times Config.Idle, after which the last unspent click is given back
 	maxExpected  = 2000 // links with clicks, beyond which no clicks are asked for before visitors come
@@ -109,8 +108,6 @@ type Store struct {
 	log    *grantLog
 	asks   chan *account // gets accounts that need clicks
 	over   atomic.Bool   // the store is closed
-	needed chan struct{} // closed by need, when the first link with a budget is seen
-	need   func()
 
 	granted prometheus.Counter
 	refused prometheus.Counter
@@ -137,7 +134,7 @@ func Open(cfg Config) (*Store, error) {
 	f := promauto.With(cfg.Metrics)
 	s := &Store{
 		cfg: cfg, ledger: newLedger(cfg.MaxAccounts, cfg.MaxClosed), asks: make(chan *account, maxAsks),
-		needed: make(chan struct{}), logFull: rate.Sometimes{First: 1, Interval: logInterval},
+		logFull: rate.Sometimes{First: 1, Interval: logInterval},
 		granted: f.NewCounter(prometheus.CounterOpts{
 			Name: "waypost_budget_granted_clicks_total", Help: "Clicks of budgets that this edge was granted.",
 		}),
@@ -145,7 +142,6 @@ func Open(cfg Config) (*Store, error) {
 			Name: "waypost_budget_refusals_total", Help: "Visits that got no click of a budget because this edge holds clicks of too many links.",
 		}),
 	}
-	s.need = sync.OnceFunc(func() { close(s.needed) })
 	s.log = &grantLog{
 		dir: directory{cfg.Dir}, boot: cfg.Boot, ledger: s.ledger, logger: cfg.Logger, sync: (*os.File).Sync, adopting: true,
 		failures: f.NewCounter(prometheus.CounterOpts{
@@ -196,7 +192,6 @@ func (s *Store) askFor(a *account) {
 // exhausted reports that all clicks of the budget are spent. Concurrent calls share one
 // request.
 func (s *Store) SpendOrAsk(ctx context.Context, domain waypost.DomainID, code []byte) (spent, exhausted bool) {
-	s.need()
 	a := s.ledger.enter(name{domain, string(code)})
 	if a == nil {
 		s.refused.Inc()
