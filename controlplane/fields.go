@@ -100,12 +100,15 @@ func canonicalTags(tags []string) []string {
 }
 
 // canonicalTag returns a tag in Unicode's form NFC, so that tags that look alike are the
-// same, without white space and invisible characters at its ends. Flags of regions end
-// with other invisible characters, which stay.
+// same, without white space and invisible characters at its ends. Those that change what
+// is before them, as in flags of regions, go at the beginning alone.
 func canonicalTag(tag string) string {
-	return strings.TrimFunc(norm.NFC.String(tag), func(r rune) bool {
+	blank := func(r rune) bool {
 		return unicode.IsSpace(r) || unicode.In(r, unicode.Bidi_Control, unicode.Other_Default_Ignorable_Code_Point) ||
 			strings.ContainsRune("\u00ad\u180e\u200b\u200c\u200d\u2060\u2800\ufeff", r)
+	}
+	return strings.TrimLeftFunc(strings.TrimRightFunc(norm.NFC.String(tag), blank), func(r rune) bool {
+		return blank(r) || unicode.Is(unicode.Variation_Selector, r) || r>>7 == 0xe0000>>7
 	})
 }
 

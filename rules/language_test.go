@@ -44,6 +44,7 @@ func TestParseLanguage_ReadsAllCodesOfALanguageAsOne(t *testing.T) {
 		"iw": "he", "iw-IL": "he-IL",
 		"in": "id", "ji": "yi", "jw": "jv", "mo": "ro", "tl": "fil", "deu": "de", "nob": "nb", "zho": "zh", "zh-cmn-hant-tw": "cmn-Hant-TW",
 		"zh-yue": "yue", "ar-arz-EG": "arz-EG", "ZH-HANT": "zh-Hant", "sr-latn-rs": "sr-Latn-RS", "en-UK": "en-GB", "my-BU": "my-MM",
+		"ger": "de", "fre-CH": "fr-CH", "chi-hant": "zh-Hant", "rum": "ro",
 	} {
 		l, ok := rules.ParseLanguage(tag)
 		require.True(t, ok, tag)

@@ -2,11 +2,13 @@ package rules
 
 // Entries of the tables are separated by commas or line ends, and their words by spaces.
 
-// replacedLanguages holds the languages for which programs send another code than BCP 47
-// asks for, the preferred code first. Owners may write any code: see ParseLanguage.
+// replacedLanguages holds the languages for which people or programs write another code
+// than BCP 47 asks for, the preferred code first: older codes, and those of ISO 639-2.
+// Owners may write any code: see ParseLanguage.
 const replacedLanguages = `
-cs ces, da dan, de deu, en eng, es spa, fil tgl tl, fr fra, he iw, id in, it ita, ja jpn, jv jw
-ko kor, nb nob, nl nld, pl pol, pt por, ro mo, ru rus, sv swe, yi ji, zh zho
+bo tib, cs ces cze, cy wel, da dan, de deu ger, el gre, en eng, es spa, eu baq, fa per, fil tgl tl, fr fra fre, he iw, hy arm
+id in, is ice, it ita, ja jpn, jv jw, ka geo, ko kor, mi mao, mk mac, ms may, my bur, nb nob, nl nld dut, pl pol, pt por
+ro mo rum, ru rus, sk slo, sq alb, sv swe, yi ji, zh zho chi
 `
 
 // replacedRegions holds the region that is meant by each code that the registry replaces,
