@@ -61,7 +61,9 @@ func TestLinks_TagsAreTrimmedUnitedAndNotEmpty(t *testing.T) {
 	}))
 	require.NoError(t, err)
 	require.Equal(t, []string{"b", "a", "Zürich", "🏴\U000e0067\U000e0062\U000e007f"}, l.Tags)
-	for _, tag := range []string{"", "   ", "\u200b", "\u3000\u2060", "\u3164", "\u202e\u2066", "\u2800\u034f", "\ufe0f", " \U000e0041\U000e007f"} {
+	for _, tag := range []string{
+		"", "   ", "\u200b", "\u3000\u2060", "\u3164", "\u202e\u2066", "\u2800\u034f", "\ufe0f", " \U000e0041\U000e007f",
+	} {
 		_, _, err := s.Links.Create(t.Context(), actor, wish(func(n *controlplane.NewLink) { n.Tags = []string{"a", tag} }))
 		require.Equal(t, waypost.EInvalid, waypost.CodeOf(err), "%q", tag)
 		require.ErrorContains(t, err, "a tag must not be empty")
