@@ -8,7 +8,7 @@
 //	defer c.Close()
 //	link, _, err := c.Links.Make(ctx, client.NewLink{OriginalURL: "https://example.com/"}, client.Write{})
 //
-// Links, statistics, edges and imports have methods for what takes more than a request.
+// Links, edges and imports have methods for what takes more than a request.
 // [Get] and [Send] ask all other routes, with the paths and the types of package api:
 //
 //	me, err := client.Get[api.Me](ctx, c, api.PathMe)
@@ -39,10 +39,9 @@ const maxAnswer = 64 << 20
 
 // Client is a client of one API. Make it with New. Many goroutines may use it at once.
 type Client struct {
-	Links      Links
-	Statistics Statistics
-	Edges      Edges
-	Imports    Imports
+	Links   Links
+	Edges   Edges
+	Imports Imports
 
 	// Slug names the workspace to act in; "" is the only one of the credential. It is set
 	// before the client is used.
@@ -72,7 +71,7 @@ func New(base, key string) (*Client, error) {
 		ForceAttemptHTTP2:     true,
 	}
 	c := &Client{base: strings.TrimSuffix(base, "/"), key: key, http: &http.Client{Transport: transport, CheckRedirect: stay}}
-	c.Links, c.Statistics, c.Edges, c.Imports = Links{c}, Statistics{c}, Edges{c}, Imports{c}
+	c.Links, c.Edges, c.Imports = Links{c}, Edges{c}, Imports{c}
 	return c, nil
 }
 
@@ -160,6 +159,17 @@ func Get[T any](ctx context.Context, c *Client, path string) (T, error) {
 func Send[T any](ctx context.Context, c *Client, method, path string, body any) (answer T, err error) {
 	err = c.do(ctx, method, path, body, &answer)
 	return answer, err
+}
+
+// Raw returns the answer of a route as it was sent, in a format that the route has; "" is
+// the usual one.
+func (c *Client) Raw(ctx context.Context, path, format string) ([]byte, error) {
+	var header http.Header
+	if format != "" {
+		header = http.Header{"Accept": {format}}
+	}
+	got, err := c.exchange(ctx, http.MethodGet, path, header, nil)
+	return got.body, err
 }
 
 // Delete asks a route that answers without a body to delete something.

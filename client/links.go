@@ -159,35 +159,6 @@ func (l Links) History(ctx context.Context, domain, code string, limit int, curs
 	return Get[api.LinkHistory](ctx, l.c, linkPath(code)+"/history?"+query.Encode())
 }
 
-// Visitor describes a visitor to explain an answer to. Zero fields are unknown.
-type Visitor struct {
-	At       time.Time // zero: now
-	Country  string    // ISO 3166-1 alpha-2
-	City     string    // in English
-	Agent    string    // a User-Agent, or a word such as iphone
-	Language string    // an Accept-Language
-	Address  string
-	Query    string
-	Cookie   string
-	Edge     string // name of the edge that is to answer; "": the control plane
-	Code     string // with Target: as if this code led there
-	Target   string
-}
-
-// Explain explains where a path of a domain leads a visitor, and why. The path is encoded
-// as visitors send it.
-func (l Links) Explain(ctx context.Context, domain, path string, v Visitor) (api.Explanation, error) {
-	query := filled(map[string]string{
-		"url": path, "domain": domain, "country": v.Country, "city": v.City, "agent": v.Agent, "language": v.Language,
-		"address": v.Address, "query": v.Query, "cookie": v.Cookie, "edge": v.Edge,
-		"code": v.Code, "target": v.Target,
-	})
-	if !v.At.IsZero() {
-		query.Set("at", v.At.Format(time.RFC3339Nano))
-	}
-	return Get[api.Explanation](ctx, l.c, api.PathExplain+"?"+query.Encode())
-}
-
 func linkPath(code string) string { return api.PathLinks + "/" + url.PathEscape(code) }
 
 // Filter narrows a list or an export. Zero fields select all links.
@@ -240,12 +211,6 @@ func (l Links) Search(ctx context.Context, f Filter, sort string, limit int, cur
 // List returns one page of at most limit links, newest first.
 func (l Links) List(ctx context.Context, limit int, cursor string) (Page, error) {
 	return l.Search(ctx, Filter{}, "", limit, cursor)
-}
-
-// QR draws the QR code of a link. The API documents the parameters.
-func (l Links) QR(ctx context.Context, code string, query url.Values) ([]byte, error) {
-	got, err := l.c.exchange(ctx, http.MethodGet, linkPath(code)+"/qr?"+query.Encode(), nil, nil)
-	return got.body, err
 }
 
 // Tags returns tags with a prefix, and the one after which the next page begins, "" at

@@ -15,6 +15,10 @@ import (
 	"waypost/internal/dev"
 )
 
+// asksAsAdmin ends the help of commands that need the scope admin.
+const asksAsAdmin = `It asks the API of --api or WAYPOST_API with the key in WAYPOST_API_KEY, which needs
+the scope admin, or else the development system that runs in --data-dir.`
+
 // apiSettings are the settings of commands that ask the API.
 var apiSettings = []string{"client", "dev.data_dir"}
 

@@ -23,8 +23,7 @@ func (p *program) auditCommand() *cobra.Command {
 		Long: `List what administrators of the workspace did, newest first: who, when, what, to what, and
 with which arguments.
 
-It asks the API of --api or WAYPOST_API with the key in WAYPOST_API_KEY, which needs
-the scope admin, or else the development system that runs in --data-dir.`,
+` + asksAsAdmin,
 		Example: `  waypost audit
   waypost audit --all
   waypost audit --limit 1000 --output json`,

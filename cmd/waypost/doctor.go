@@ -43,8 +43,7 @@ control planes and edges with --admin: they answer without PostgreSQL.
 
 The exit status is 0 when nothing is wrong, and 1 otherwise.
 
-It asks the API of --api or WAYPOST_API with the key in WAYPOST_API_KEY, which needs
-the scope admin, or else the development system that runs in --data-dir.`,
+` + asksAsAdmin,
 		Example: `  waypost doctor
   waypost doctor --admin 10.0.0.1:9080,10.0.1.1:9081
   waypost doctor --output json`,

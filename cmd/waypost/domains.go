@@ -32,8 +32,7 @@ TXT record in DNS:
 
 The record has to stay, because Waypost looks for it daily.
 
-It asks the API of --api or WAYPOST_API with the key in WAYPOST_API_KEY, which needs
-the scope admin, or else the development system that runs in --data-dir.`
+` + asksAsAdmin
 	return p.bindAll(c)
 }
 

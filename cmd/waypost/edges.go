@@ -33,8 +33,7 @@ CREDENTIAL shows whether an edge has one of its own, has the
 token that all may have, or was revoked. An edge is silent when it has not been seen for more than three seconds, and gone when
 it left on purpose or has not been seen for long.
 
-It asks the API of --api or WAYPOST_API with the key in WAYPOST_API_KEY, which needs
-the scope admin, or else the development system that runs in --data-dir.`,
+` + asksAsAdmin,
 		Example: `  waypost edges
   waypost edges --output json`,
 		Args: arguments(cobra.NoArgs),
@@ -54,7 +53,7 @@ func (p edgesCommands) list(ctx context.Context, server *client.Client, _ []stri
 }
 
 func (p edgesCommands) goneCommand() *cobra.Command {
-	c := &cobra.Command{
+	return p.confirming(&cobra.Command{
 		Use:   "gone NODE",
 		Short: "Say that an edge is gone for good, with its disk",
 		Long: `Declare an edge lost, with its disk and the clicks on it, so that statistics no longer
@@ -65,19 +64,16 @@ reported since, the exact click budgets of all existing links end for good.
 The audit log has an entry. On a terminal the command asks for the name; elsewhere it
 needs --yes.`,
 		Example: `  waypost edges gone eu-1 --yes`,
-		PreRunE: func(_ *cobra.Command, args []string) error {
-			question := fmt.Sprintf("Changes and statistics wait no longer for %s and its clicks. "+
-				"If it has not reported since a failover or restore of PostgreSQL, "+
-				"the exact click budgets of all existing links end for good. Type its name to go on: ", args[0])
-			return p.confirm(question, args[0])
-		},
 		RunE: p.asking(func(ctx context.Context, server *client.Client, args []string) (string, any, error) {
 			err := server.Delete(ctx, client.Path(api.PathEdges, args[0]))
 			return args[0] + " and its clicks are waited for no longer", map[string]string{"gone": args[0]}, err
 		}),
-	}
-	c.Flags().BoolVar(&p.yes, "yes", false, "do not ask")
-	return c
+	}, func(args []string) (question, answer string) {
+		question = fmt.Sprintf("Changes and statistics wait no longer for %s and its clicks. "+
+			"If it has not reported since a failover or restore of PostgreSQL, "+
+			"the exact click budgets of all existing links end for good. Type its name to go on: ", args[0])
+		return question, args[0]
+	})
 }
 
 func (p edgesCommands) acceptCommand() *cobra.Command {
@@ -95,17 +91,15 @@ needs --yes.`,
 		Example: `  waypost edges accept eu-1 --yes
   waypost edges accept eu-1 --what mass-delete --yes`,
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := p.confirm(fmt.Sprintf("%s does what it holds back. Type its name to go on: ", args[0]), args[0]); err != nil {
-				return err
-			}
 			return p.order(c.Context(), args[0], "acceptances", api.AcceptHeld{What: what}, func(o *api.EdgeOutcome) (string, any) {
 				return args[0] + " goes on with what it held: " + printable(o.Accepted), map[string]string{"node": args[0], "accepted": o.Accepted}
 			})
 		},
 	}
 	c.Flags().StringVar(&what, "what", "", "accept only this kind: mass-delete, empty-snapshot or record")
-	c.Flags().BoolVar(&p.yes, "yes", false, "do not ask")
-	return c
+	return p.confirming(c, func(args []string) (question, answer string) {
+		return args[0] + " does what it holds back. Type its name to go on: ", args[0]
+	})
 }
 
 // order sends an edge an order of a kind, waits for the outcome, and prints it.

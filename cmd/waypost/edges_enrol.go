@@ -92,7 +92,7 @@ Its credential is kept in the data directory: later starts need no token.`,
 }
 
 func (p edgesCommands) revokeCommand() *cobra.Command {
-	c := &cobra.Command{
+	return p.confirming(&cobra.Command{
 		Use:   "revoke NODE",
 		Short: "Revoke the credential of an edge, such as a stolen one",
 		Long: `Revoke the credential of an edge. Within a second no control plane lets it in, and
@@ -101,17 +101,14 @@ somebody lets it run and sends visitors there: take it out of DNS and of load ba
 or another in its place, make a token with "waypost edges enrol --node". It is in the audit log. On a terminal it asks for the name;
 elsewhere it needs --yes.`,
 		Example: `  waypost edges revoke eu-1 --yes`,
-		PreRunE: func(_ *cobra.Command, args []string) error {
-			question := fmt.Sprintf("The edge %s gets no further changes, and its clicks are not counted. Type its name to go on: ", args[0])
-			return p.confirm(question, args[0])
-		},
 		RunE: p.asking(func(ctx context.Context, server *client.Client, args []string) (string, any, error) {
 			err := server.Delete(ctx, client.Path(api.PathEdgeCredentials, args[0]))
 			return "the credential of " + args[0] + " is revoked", map[string]string{"revoked": args[0]}, err
 		}),
-	}
-	c.Flags().BoolVar(&p.yes, "yes", false, "do not ask")
-	return c
+	}, func(args []string) (question, answer string) {
+		question = fmt.Sprintf("The edge %s gets no further changes, and its clicks are not counted. Type its name to go on: ", args[0])
+		return question, args[0]
+	})
 }
 
 func (p edgesCommands) credentialsCommand() *cobra.Command {

@@ -23,9 +23,6 @@ the workspace, except from its estimates of unique visitors, which do not refer 
 Later clicks count again, from zero. The command needs the scope admin, and makes an entry
 in the audit log. On a terminal it asks for the code; elsewhere it needs --yes.`,
 		Example: `  waypost links forget-clicks spring-sale --yes`,
-		PreRunE: func(_ *cobra.Command, args []string) error {
-			return p.confirm(fmt.Sprintf("All that was counted of %s goes for good. Type the code to go on: ", args[0]), args[0])
-		},
 		RunE: p.asking(func(ctx context.Context, server *client.Client, args []string) (string, any, error) {
 			host, code := linkName(domain, args[0])
 			path := client.Path(api.PathLinks, code, "clicks") + client.Query(map[string]string{"domain": host})
@@ -38,8 +35,9 @@ in the audit log. On a terminal it asks for the code; elsewhere it needs --yes.`
 		}),
 	}
 	c.Flags().StringVar(&domain, "domain", "", "host of the link's domain; the shared one if left out")
-	c.Flags().BoolVar(&p.yes, "yes", false, "do not ask")
-	return c
+	return p.confirming(c, func(args []string) (question, answer string) {
+		return "All that was counted of " + args[0] + " goes for good. Type the code to go on: ", args[0]
+	})
 }
 
 func (p clicksCommands) command() *cobra.Command {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -15,8 +14,8 @@ import (
 )
 
 func (p linksCommands) explainCommand() *cobra.Command {
-	var domain, at string
-	var v client.Visitor
+	var at string
+	query := make(map[string]*string) // by the names of the API
 	c := &cobra.Command{
 		Use:   "explain CODE|URL",
 		Short: "Show where a short URL leads a visitor, and why",
@@ -39,32 +38,45 @@ target is another: try a pattern before you create it.`,
   waypost links explain 'go.example.com/spring-sale).?utm_source=mail'
   waypost links explain spring-sale --address 192.0.2.7 --edge eu-1
   waypost links explain go.example.com/docs/intro --code 'docs/*' --target 'https://docs.example.com/{path}'`,
-		PreRunE: func(c *cobra.Command, _ []string) (err error) {
-			if v.At, err = p.moment(c.Context(), "--at", at); err != nil {
+		RunE: func(c *cobra.Command, args []string) error {
+			moment, err := p.moment(c.Context(), "--at", at)
+			if err != nil {
 				return err
 			}
-			v.Country = strings.ToUpper(v.Country)
-			return nil
+			host, path := askedPath(*query["domain"], args[0])
+			asked := map[string]string{}
+			for name, value := range query {
+				asked[name] = *value
+			}
+			asked["url"], asked["domain"], asked["country"] = path, host, strings.ToUpper(asked["country"])
+			if !moment.IsZero() {
+				asked["at"] = moment.Format(time.RFC3339Nano)
+			}
+			return p.withAPI(func(server *client.Client) error {
+				e, err := client.Get[api.Explanation](c.Context(), server, api.PathExplain+client.Query(asked))
+				if err != nil {
+					return err
+				}
+				return p.print(explanationText(&e, p.width()), e)
+			})
 		},
-		RunE: p.asking(func(ctx context.Context, server *client.Client, args []string) (string, any, error) {
-			host, path := askedPath(domain, args[0])
-			e, err := server.Links.Explain(ctx, host, path, v)
-			return explanationText(&e, p.width()), e, err
-		}),
 	}
-	f := c.Flags()
-	f.StringVar(&domain, "domain", "", "host of the link's domain (default the shared one)")
-	f.StringVar(&at, "at", "", "when the visitor comes, such as 2026-12-01T09:00:00+01:00 (default now)")
-	f.StringVar(&v.Country, "country", "", "country of the visitor, such as DE")
-	f.StringVar(&v.City, "city", "", "city of the visitor, in English")
-	f.StringVar(&v.Agent, "agent", "", "User-Agent of the visitor, or a word such as iphone")
-	f.StringVar(&v.Language, "language", "", "Accept-Language of the visitor, such as de or de-AT,en;q=0.8")
-	f.StringVar(&v.Address, "address", "", "address of the visitor")
-	f.StringVar(&v.Query, "query", "", "query of the visitor, without the question mark")
-	f.StringVar(&v.Cookie, "cookie", "", "Cookie header of the visitor, such as waypost_variant=2")
-	f.StringVar(&v.Code, "code", "", "with --target: a code or a pattern to try")
-	f.StringVar(&v.Target, "target", "", "the target to try")
-	f.StringVar(&v.Edge, "edge", "", "name of an edge that is to answer, for operators")
+	c.Flags().StringVar(&at, "at", "", "when the visitor comes, such as 2026-12-01T09:00:00+01:00 (default now)")
+	for _, f := range [][2]string{
+		{"domain", "host of the link's domain (default the shared one)"},
+		{"country", "country of the visitor, such as DE"},
+		{"city", "city of the visitor, in English"},
+		{"agent", "User-Agent of the visitor, or a word such as iphone"},
+		{"language", "Accept-Language of the visitor, such as de or de-AT,en;q=0.8"},
+		{"address", "address of the visitor"},
+		{"query", "query of the visitor, without the question mark"},
+		{"cookie", "Cookie header of the visitor, such as waypost_variant=2"},
+		{"code", "with --target: a code or a pattern to try"},
+		{"target", "the target to try"},
+		{"edge", "name of an edge that is to answer, for operators"},
+	} {
+		query[f[0]] = c.Flags().String(f[0], "", f[1])
+	}
 	completeWith(c, "agent", "iphone", "ipad", "android", "windows", "mac", "linux", "chromeos", "bot", "preview")
 	return c
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"waypost/api"
 	"waypost/client"
 )
 
@@ -52,38 +53,35 @@ func pastedURL(argument string) (host string, u *url.URL) {
 	return host, u
 }
 
+// namesOf returns the names of what was listed.
+func namesOf[T any](all []T, name func(*T) string) []string {
+	names := make([]string, len(all))
+	for i := range all {
+		names[i] = name(&all[i])
+	}
+	return names
+}
+
 // linkCodes, tagNames, domainHosts and edgeNames complete words for the shell.
 
-func linkCodes(ctx context.Context, server *client.Client) (codes []string, err error) {
+func linkCodes(ctx context.Context, server *client.Client) ([]string, error) {
 	page, err := server.Links.List(ctx, 1000, "")
-	for i := range page.Links {
-		codes = append(codes, page.Links[i].ShortCode)
-	}
-	return codes, err
+	return namesOf(page.Links, func(l *client.Link) string { return l.ShortCode }), err
 }
 
-func tagNames(ctx context.Context, server *client.Client) (names []string, err error) {
+func tagNames(ctx context.Context, server *client.Client) ([]string, error) {
 	tags, _, err := server.Links.Tags(ctx, "", "", 1000)
-	for _, t := range tags {
-		names = append(names, t.Tag)
-	}
-	return names, err
+	return namesOf(tags, func(t *api.TagCount) string { return t.Tag }), err
 }
 
-func domainHosts(ctx context.Context, server *client.Client) (hosts []string, err error) {
+func domainHosts(ctx context.Context, server *client.Client) ([]string, error) {
 	domains, err := listDomains(ctx, server, false)
-	for i := range domains {
-		hosts = append(hosts, domains[i].Host)
-	}
-	return hosts, err
+	return namesOf(domains, func(d *api.Domain) string { return d.Host }), err
 }
 
-func edgeNames(ctx context.Context, server *client.Client) (names []string, err error) {
+func edgeNames(ctx context.Context, server *client.Client) ([]string, error) {
 	edges, err := server.Edges.List(ctx)
-	for i := range edges {
-		names = append(names, edges[i].Node)
-	}
-	return names, err
+	return namesOf(edges, func(e *client.Edge) string { return e.Node }), err
 }
 
 // completeNames lets the shell complete arguments and flags of a command and of those

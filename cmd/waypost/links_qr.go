@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"waypost/api"
 	"waypost/client"
 )
 
@@ -77,7 +78,7 @@ The code stays good when the target changes. To put a logo over the middle, choo
 }
 
 func (p linksCommands) showQR(c *cobra.Command, server *client.Client, code string, query url.Values, file string) error {
-	picture, err := server.Links.QR(c.Context(), code, query)
+	picture, err := server.Raw(c.Context(), client.Path(api.PathLinks, code, "qr")+"?"+query.Encode(), "")
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
 
@@ -99,6 +100,13 @@ func (p *program) confirm(question, answer string) error {
 		err = &usageError{fmt.Errorf("nothing was changed: type %s when asked, or add --yes", answer)}
 	}
 	return err
+}
+
+// confirming makes a command ask a question before it runs, and adds --yes.
+func (p *program) confirming(c *cobra.Command, ask func(args []string) (question, answer string)) *cobra.Command {
+	c.Flags().BoolVar(&p.yes, "yes", false, "do not ask")
+	c.PreRunE = func(_ *cobra.Command, args []string) error { return p.confirm(ask(args)) }
+	return c
 }
 
 // interactive reports whether somebody sits at a terminal.

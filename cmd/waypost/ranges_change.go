@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,26 @@ import (
 // dryRunFlag adds --dry-run to a command that changes ranges.
 func dryRunFlag(c *cobra.Command) *bool {
 	return c.Flags().Bool("dry-run", false, "show the changes, and make none")
+}
+
+// stepCommand completes a command that does one step, with the range of its argument, if
+// it has one. Check judges the flags, and may fill in the step; nil: nothing has to be
+// judged.
+func (p rangesCommands) stepCommand(c *cobra.Command, step *api.RangeStep, check func(c *cobra.Command) error) *cobra.Command {
+	dryRun := dryRunFlag(c)
+	c.RunE = func(c *cobra.Command, args []string) (err error) {
+		if len(args) > 0 {
+			step.Range, err = rangeID(args[0])
+		}
+		if err == nil && check != nil {
+			err = check(c)
+		}
+		if err != nil {
+			return err
+		}
+		return p.changeRanges(c.Context(), api.RangeChange{Steps: []api.RangeStep{*step}, DryRun: *dryRun})
+	}
+	return c
 }
 
 // changeRanges has the steps done and prints their results.
@@ -78,14 +99,7 @@ low takes one automatically; use this command for a region that begins or grows 
 	}
 	c.Flags().StringVar(&step.Region, "region", "", "who gets it")
 	c.Flags().StringVar(&step.Prefix, "prefix", "", "which (default: any that is free)")
-	dryRun := dryRunFlag(c)
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		if err := checkRegion("region", step.Region); err != nil {
-			return err
-		}
-		return p.changeRanges(c.Context(), api.RangeChange{Steps: []api.RangeStep{step}, DryRun: *dryRun})
-	}
-	return c
+	return p.stepCommand(c, &step, func(*cobra.Command) error { return checkRegion("region", step.Region) })
 }
 
 func checkRegion(flag, region string) error {
@@ -117,17 +131,7 @@ be cut only where nothing was leased yet.`,
   waypost ranges split 7 --at 500000000`,
 	}
 	c.Flags().Int64Var(&step.At, "at", 0, "first counter of the new range (default: the middle of the unissued part)")
-	dryRun := dryRunFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) (err error) {
-		if step.Range, err = rangeID(args[0]); err != nil {
-			return err
-		}
-		if err := checkAt(c, step.At); err != nil {
-			return err
-		}
-		return p.changeRanges(c.Context(), api.RangeChange{Steps: []api.RangeStep{step}, DryRun: *dryRun})
-	}
-	return c
+	return p.stepCommand(c, &step, func(c *cobra.Command) error { return checkAt(c, step.At) })
 }
 
 func (p rangesCommands) moveCommand() *cobra.Command {
@@ -146,45 +150,37 @@ keeps what it has leased, and nothing becomes void.`,
 	c.Flags().StringVar(&step.Region, "to", "", "who gets it")
 	c.Flags().BoolVar(&step.Remainder, "remainder", false, "only the unleased part, as a range of its own")
 	c.Flags().Int64Var(&step.At, "at", 0, "only the counters from this one on, as a range of their own")
-	dryRun := dryRunFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) (err error) {
-		if step.Range, err = rangeID(args[0]); err != nil {
-			return err
-		}
-		if err := checkRegion("to", step.Region); err != nil {
-			return err
-		}
-		if err := checkAt(c, step.At); err != nil {
+	return p.stepCommand(c, &step, func(c *cobra.Command) error {
+		if err := cmp.Or(checkRegion("to", step.Region), checkAt(c, step.At)); err != nil {
 			return err
 		}
 		if step.Remainder && step.At != 0 {
 			return &usageError{errors.New("give --remainder or --at, not both")}
 		}
-		return p.changeRanges(c.Context(), api.RangeChange{Steps: []api.RangeStep{step}, DryRun: *dryRun})
-	}
-	return c
+		return nil
+	})
 }
 
 func (p rangesCommands) drainCommand() *cobra.Command {
-	return p.stateCommand(&cobra.Command{
+	return p.stepCommand(&cobra.Command{
 		Use:   "drain ID",
 		Short: "Lease nothing more from a range",
 		Long: `Lease nothing more from a range. What control planes hold of it is used up. Take it back
 with revive; end it with retire.`,
 		Example: `  waypost ranges drain 7`,
-	}, api.RangeStep{Action: "drain"})
+	}, &api.RangeStep{Action: "drain"}, nil)
 }
 
 func (p rangesCommands) reviveCommand() *cobra.Command {
-	return p.stateCommand(&cobra.Command{
+	return p.stepCommand(&cobra.Command{
 		Use:     "revive ID",
 		Short:   "Lease from a drained range again",
 		Example: `  waypost ranges revive 7`,
-	}, api.RangeStep{Action: "revive"})
+	}, &api.RangeStep{Action: "revive"}, nil)
 }
 
 func (p rangesCommands) retireCommand() *cobra.Command {
-	var force bool
+	step := api.RangeStep{Action: "retire"}
 	c := &cobra.Command{
 		Use:   "retire ID",
 		Short: "End a range permanently; its links stay live",
@@ -194,24 +190,8 @@ control planes hold leases, is retired by force only, and the leases become void
 		Example: `  waypost ranges drain 7 && waypost ranges retire 7
   waypost ranges retire 7 --force --dry-run`,
 	}
-	c.Flags().BoolVar(&force, "force", false, "also a live range, and while leases are held")
-	return p.stateCommand(c, api.RangeStep{Action: "retire"}, func(step *api.RangeStep) { step.Force = force })
-}
-
-// stateCommand completes a command that does a step with one range. Late fills in
-// the values of flags.
-func (p rangesCommands) stateCommand(c *cobra.Command, step api.RangeStep, late ...func(*api.RangeStep)) *cobra.Command {
-	dryRun := dryRunFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) (err error) {
-		if step.Range, err = rangeID(args[0]); err != nil {
-			return err
-		}
-		for _, fill := range late {
-			fill(&step)
-		}
-		return p.changeRanges(c.Context(), api.RangeChange{Steps: []api.RangeStep{step}, DryRun: *dryRun})
-	}
-	return c
+	c.Flags().BoolVar(&step.Force, "force", false, "also a live range, and while leases are held")
+	return p.stepCommand(c, &step, nil)
 }
 
 func (p rangesCommands) resumeCommand() *cobra.Command {
@@ -235,13 +215,12 @@ gap can be stated only once.`,
   waypost ranges resume --gap 40000000    skip that many counters in every prefix`,
 	}
 	c.Flags().Int64Var(&gap, "gap", 0, "counters that every prefix skips (default: the gap that waypost ranges list shows, if any)")
-	dryRun := dryRunFlag(c)
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		step := api.RangeStep{Action: "resume", Gap: optional(c, "gap", &gap)}
+	step := api.RangeStep{Action: "resume"}
+	return p.stepCommand(c, &step, func(c *cobra.Command) error {
 		if gap < 0 {
 			return &usageError{fmt.Errorf("--gap: %d is less than nothing", gap)}
 		}
-		return p.changeRanges(c.Context(), api.RangeChange{Steps: []api.RangeStep{step}, DryRun: *dryRun})
-	}
-	return c
+		step.Gap = optional(c, "gap", &gap)
+		return nil
+	})
 }

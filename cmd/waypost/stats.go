@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"net/url"
 	"strconv"
 	"strings"
@@ -227,7 +229,7 @@ func showTable[T any](p clicksCommands, c *cobra.Command, name string, query url
 
 // writeCSV prints the statistics at a path as CSV.
 func (p clicksCommands) writeCSV(c *cobra.Command, server *client.Client, path string) error {
-	text, err := server.Statistics.CSV(c.Context(), path)
+	text, err := server.Raw(c.Context(), path, "text/csv")
 	if err != nil {
 		return err
 	}
@@ -265,10 +267,14 @@ func (p clicksCommands) showStats(c *cobra.Command, path string) error {
 		if p.output == "csv" {
 			return p.writeCSV(c, server, path)
 		}
-		s, err := server.Statistics.Get(c.Context(), path)
+		answer, err := client.Get[json.RawMessage](c.Context(), server, path)
 		if err != nil {
 			return err
 		}
-		return p.print(statsTable(&s, p.width()), s.Raw)
+		var s client.Stats
+		if err := json.Unmarshal(answer, &s); err != nil {
+			return fmt.Errorf("read the statistics: %w", err)
+		}
+		return p.print(statsTable(&s, p.width()), answer)
 	})
 }

@@ -351,7 +351,8 @@ func TestTakedown_ReachesEveryEdgeAndOutlastsRestartsAndARestore(t *testing.T) {
 	require.Equal(t, 451, status, "the control plane's own redirect")
 
 	t.Log("an edge says that the link is blocked, and so does its owner's view")
-	explained, err := f.api.Links.Explain(t.Context(), "", code(0), client.Visitor{Edge: "edge-3"})
+	asked := client.Query(map[string]string{"url": code(0), "edge": "edge-3"})
+	explained, err := client.Get[api.Explanation](t.Context(), f.api, api.PathExplain+asked)
 	require.NoError(t, err)
 	require.Equal(t, "blocked", explained.Result.Gate)
 	require.Equal(t, 451, explained.Result.Status)

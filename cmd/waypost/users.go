@@ -248,7 +248,7 @@ func (p usersCommands) resetFactorCommand() *cobra.Command {
 }
 
 func (p usersCommands) removeCommand() *cobra.Command {
-	c := &cobra.Command{
+	return p.confirming(&cobra.Command{
 		Use:   "remove USER...",
 		Short: "Take users out of the workspace, with their keys",
 		Long: `Take users out of the workspace. Their keys are revoked, and an account that is in no other
@@ -256,10 +256,6 @@ workspace ends. On a terminal it asks; elsewhere it needs --yes.`,
 		Example: `  waypost users remove ann@example.com
   waypost users remove ann@example.com --yes`,
 		ValidArgsFunction: p.completions(userNames),
-		PreRunE: func(_ *cobra.Command, args []string) error {
-			question := "Take " + printable(strings.Join(args, ", ")) + " out of the workspace, with all keys? Type y to go on: "
-			return p.confirm(question, "y")
-		},
 		RunE: p.asking(func(ctx context.Context, server *client.Client, args []string) (string, any, error) {
 			for i, name := range args {
 				id, err := userID(ctx, server, name, false)
@@ -272,9 +268,10 @@ workspace ends. On a terminal it asks; elsewhere it needs --yes.`,
 			}
 			return "removed " + strings.Join(args, ", "), map[string][]string{"removed": args}, nil
 		}),
-	}
-	c.Flags().BoolVar(&p.yes, "yes", false, "do not ask")
-	return c
+	}, func(args []string) (question, answer string) {
+		question = "Take " + printable(strings.Join(args, ", ")) + " out of the workspace, with all keys? Type y to go on: "
+		return question, "y"
+	})
 }
 
 // userID finds a user by address, or takes a number for the id itself.
@@ -311,10 +308,7 @@ func userID(ctx context.Context, server *client.Client, name string, everywhere 
 	return id, err
 }
 
-func userNames(ctx context.Context, server *client.Client) (names []string, err error) {
+func userNames(ctx context.Context, server *client.Client) ([]string, error) {
 	page, err := client.Get[api.MemberPage](ctx, server, api.PathUsers+largestPage)
-	for i := range page.Users {
-		names = append(names, page.Users[i].Email)
-	}
-	return names, err
+	return namesOf(page.Users, func(u *api.Member) string { return u.Email }), err
 }

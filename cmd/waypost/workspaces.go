@@ -145,7 +145,7 @@ func (p workspacesCommands) setCommand() *cobra.Command {
 }
 
 func (p workspacesCommands) deleteCommand() *cobra.Command {
-	c := &cobra.Command{
+	return p.confirming(&cobra.Command{
 		Use:   "delete WORKSPACE",
 		Short: "Delete a workspace and all its links, for operators",
 		Long: `Delete a workspace: its keys and sessions end at once, and all its links answer 410 on
@@ -153,9 +153,6 @@ every edge as soon as they have become tombstones, a thousand at a time. It cann
 undone. On a terminal it asks for the slug; elsewhere it needs --yes.`,
 		Example:           `  waypost workspaces delete marketing --yes`,
 		ValidArgsFunction: p.completions(workspaceNames),
-		PreRunE: func(_ *cobra.Command, args []string) error {
-			return p.confirm(fmt.Sprintf("All links of %s stop for good. Type its name to go on: ", args[0]), args[0])
-		},
 		RunE: p.asking(func(ctx context.Context, server *client.Client, args []string) (string, any, error) {
 			id, err := workspaceID(ctx, server, args[0])
 			if err != nil {
@@ -164,9 +161,9 @@ undone. On a terminal it asks for the slug; elsewhere it needs --yes.`,
 			w, err := client.Send[api.Workspace](ctx, server, http.MethodDelete, client.Path(api.PathAllWorkspaces, id), nil)
 			return fmt.Sprintf("workspace %s is %s", w.Slug, w.State), w, err
 		}),
-	}
-	c.Flags().BoolVar(&p.yes, "yes", false, "do not ask")
-	return c
+	}, func(args []string) (question, answer string) {
+		return fmt.Sprintf("All links of %s stop for good. Type its name to go on: ", args[0]), args[0]
+	})
 }
 
 // workspaceID finds a workspace by its slug, or else takes a number for the id itself.
@@ -190,10 +187,7 @@ func workspaceID(ctx context.Context, server *client.Client, name string) (int64
 	return 0, fmt.Errorf("there is no workspace %q: see `waypost workspaces list`", name)
 }
 
-func workspaceNames(ctx context.Context, server *client.Client) (names []string, err error) {
+func workspaceNames(ctx context.Context, server *client.Client) ([]string, error) {
 	page, err := client.Get[api.WorkspacePage](ctx, server, api.PathAllWorkspaces+largestPage)
-	for i := range page.Workspaces {
-		names = append(names, page.Workspaces[i].Slug)
-	}
-	return names, err
+	return namesOf(page.Workspaces, func(w *api.Workspace) string { return w.Slug }), err
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"regexp"
@@ -28,31 +29,20 @@ func ParseDuration(text string) (time.Duration, error) {
 		bad = fmt.Errorf("%q is too long: at most %dd", text, maxDays)
 	}
 	parts := longUnits.FindStringSubmatch(text)
-	if parts == nil {
+	if parts == nil || text == "0" || !strings.ContainsAny(text, "0123456789") {
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return 0, bad
+		}
+		return d, nil
+	}
+	weeks, err1 := strconv.ParseInt("0"+parts[2], 10, 32)
+	days, err2 := strconv.ParseInt("0"+parts[3], 10, 32)
+	d, err3 := time.ParseDuration(fmt.Sprintf("%s%dh%s", parts[1], 24*(7*weeks+days), parts[4]))
+	if errors.Join(err1, err2, err3) != nil {
 		return 0, bad
 	}
-	var total time.Duration
-	for i, unit := range []time.Duration{7 * 24 * time.Hour, 24 * time.Hour} {
-		if parts[2+i] == "" {
-			continue
-		}
-		n, err := strconv.ParseInt(parts[2+i], 10, 64)
-		if err != nil || n > int64((math.MaxInt64-total)/unit) {
-			return 0, bad
-		}
-		total += time.Duration(n) * unit
-	}
-	if rest := parts[4]; rest != "" || parts[2]+parts[3] == "" {
-		d, err := time.ParseDuration(rest)
-		if err != nil || rest[0] == '+' || rest[0] == '-' || d > math.MaxInt64-total {
-			return 0, bad
-		}
-		total += d
-	}
-	if parts[1] == "-" {
-		total = -total
-	}
-	return total, nil
+	return d, nil
 }
 
 // Duration is a [time.Duration] on the command line, as [ParseDuration] reads it.

@@ -132,7 +132,7 @@ func (w *world) judgeRules(hand *pgx.Conn) {
 	require.NoError(w.t, err)
 	for n := range links {
 		code := codeOf(n)
-		stats, err := cl.Statistics.Get(w.t.Context(), client.LinkStatsPath(code, nil))
+		stats, err := client.Get[client.Stats](w.t.Context(), cl, client.LinkStatsPath(code, nil))
 		require.NoError(w.t, err)
 		shown := make(map[string]int64)
 		for _, r := range stats.Rules {

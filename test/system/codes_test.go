@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"waypost/api"
 	"waypost/client"
 	"waypost/test/devtest"
 )
@@ -346,7 +347,7 @@ func requireAliases(t *testing.T, env []string, c *client.Client, servers []stri
 			}
 		}
 		eventually(t, time.Minute, "clicks are counted by address", func() bool {
-			stats, err := c.Statistics.Get(ctx, client.LinkStatsPath(code, url.Values{"domain": {box}}))
+			stats, err := client.Get[client.Stats](ctx, c, client.LinkStatsPath(code, url.Values{"domain": {box}}))
 			require.NoError(t, err)
 			clear(got)
 			for _, n := range stats.Codes {
@@ -359,9 +360,10 @@ func requireAliases(t *testing.T, env []string, c *client.Client, servers []stri
 }
 
 // explained returns what answerAt returns, as an explanation says it.
-func explained(t *testing.T, api *client.Client, host, path, edge string) any {
+func explained(t *testing.T, server *client.Client, host, path, edge string) any {
 	t.Helper()
-	e, err := api.Links.Explain(t.Context(), host, path, client.Visitor{Edge: edge})
+	asked := client.Query(map[string]string{"domain": host, "url": path, "edge": edge})
+	e, err := client.Get[api.Explanation](t.Context(), server, api.PathExplain+asked)
 	switch problem := (*client.Problem)(nil); {
 	case errors.As(err, &problem) && problem.Status == 404 && path != "/a/gone" && path != "/a/gone.":
 		return 404

@@ -48,7 +48,7 @@ func requireStatistics(t *testing.T, s *devtest.System) {
 	require.NoError(t, err)
 	defer server.Close()
 	told := func(path string) (now client.Stats) { // by the API, which is asked as often as one likes
-		now, err := server.Statistics.Get(t.Context(), path)
+		now, err := client.Get[client.Stats](t.Context(), server, path)
 		if _, passing := client.Passing(err); !passing {
 			require.NoError(t, err)
 		}
