@@ -347,13 +347,9 @@ type hopeless struct{ error }
 
 func (e *hopeless) Unwrap() error { return e.error }
 
-const (
-	// resumes bounds how often in a row a snapshot or a repair goes on after a cut that
-	// brought nothing.
-	resumes = 5
-	// byePause is the least pause after a source has ended a snapshot in favour of others.
-	byePause = 2 * time.Second
-)
+// resumes bounds how often in a row a snapshot or a repair goes on after a cut that
+// brought nothing.
+const resumes = 5
 
 // retry repeats a step that a cut connection may have ended, as long as it makes
 // progress.
@@ -376,11 +372,7 @@ func (f *Follower) retry(ctx context.Context, what string, step func(context.Con
 			return err
 		}
 		f.cfg.Logger.Warn("the "+what+" was cut; going on", "error", err)
-		pause := min(f.cfg.BackoffMin<<min(idle-1, 16), f.cfg.BackoffMax)
-		if errors.Is(err, errBye) { // others get as good a chance as this one
-			pause = max(pause, byePause)
-		}
-		if err := sleep(ctx, jitter(pause)); err != nil {
+		if err := sleep(ctx, jitter(min(f.cfg.BackoffMin<<min(idle-1, 16), f.cfg.BackoffMax))); err != nil {
 			return err
 		}
 	}

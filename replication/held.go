@@ -29,16 +29,6 @@ type Held struct {
 
 func (h *Held) Error() string { return fmt.Sprintf("held (%s): %s", h.What, h.Why) }
 
-// Accepter is a Sink that holds back changes that look like an accident. These may fail
-// with [Held]: its Apply, Judge and Replace of its repairs, and Commit of its restores.
-type Accepter interface {
-	Sink
-
-	// Accept lets a held change pass: mass deletions up to a position, or the next snapshot
-	// or repair. Any goroutine may call it.
-	Accept(what HoldKind, upTo waypost.Position)
-}
-
 // heldBy returns the hold in an error. A record that cannot be understood, in a frame
 // with the right checksum, is a hold too, because skipping the record would lose it, and
 // asking again at once does not help.
@@ -65,13 +55,11 @@ func (f *Follower) Accept(what HoldKind) (HoldKind, error) {
 	case what != "" && what != st.Held.What:
 		return "", fmt.Errorf("what is held is %s and not %s", st.Held.What, what)
 	}
-	if sink, ok := f.cfg.Sink.(Accepter); ok {
-		upTo := st.Head.Position
-		if at := st.Held.At; at.Epoch == upTo.Epoch && at.Seq > upTo.Seq { // a repair may have heard of more
-			upTo = at
-		}
-		sink.Accept(st.Held.What, upTo)
+	upTo := st.Head.Position
+	if at := st.Held.At; at.Epoch == upTo.Epoch && at.Seq > upTo.Seq { // a repair may have heard of more
+		upTo = at
 	}
+	f.cfg.Sink.Accept(st.Held.What, upTo)
 	select {
 	case f.accepted <- struct{}{}:
 	default:

@@ -138,10 +138,8 @@ func (r *restoring) greet(ctx context.Context, d *sourceConn) error {
 		r.stretch = stretch{h.Position, h.Position, h.Digest}
 		f := r.follower
 		f.cfg.Logger.Info("taking a snapshot", "reason", reasonOf(f.diverged), "position", f.cfg.Sink.Position())
-		if fitter, ok := restore.(Fitter); ok {
-			if err := fitter.Fits(d.records); err != nil {
-				return fmt.Errorf("%w: begin: %w", errLocal, err)
-			}
+		if err := restore.Fits(d.records); err != nil {
+			return fmt.Errorf("%w: begin: %w", errLocal, err)
 		}
 		return r.resume(ctx)
 	}

@@ -33,6 +33,10 @@ type Sink interface {
 	// Restore begins a fresh replica next to the present one, which goes on serving until
 	// Commit. One restore runs at a time.
 	Restore(ctx context.Context, c Cluster) (Restore, error)
+
+	// Accept lets a change pass that was held back with [Held]: mass deletions up to a
+	// position, or the next snapshot or repair. Any goroutine may call it.
+	Accept(what HoldKind, upTo waypost.Position)
 }
 
 // Progress describes the slots that a restore holds.
@@ -42,14 +46,6 @@ type Progress struct {
 	Digest          uint64           // at Highest
 }
 
-// Fitter is a Restore that knows how much it takes.
-type Fitter interface {
-	Restore
-	// Fits refuses a snapshot before it begins when there is no room for about that many
-	// records; 0: their number is not known.
-	Fits(records uint64) error
-}
-
 // Restore fills a fresh replica: first every slot, then the tail of the changelog
 // from the lowest position at which a slot was read.
 type Restore interface {
@@ -57,6 +53,10 @@ type Restore interface {
 	// with its process, and zero when the restore begins from nothing. It is out of date
 	// after the first Keep.
 	Progress() Progress
+
+	// Fits refuses a snapshot before it begins when there is no room for about that many
+	// records; 0: their number is not known.
+	Fits(records uint64) error
 
 	// Slots takes records read at one position. Of several records with one key, the
 	// newest counts.

@@ -50,7 +50,7 @@ type deletionGuard struct {
 // acceptedFor is the time in which an accepted snapshot or repair has to come.
 const acceptedFor = 6 * time.Hour
 
-// Accept implements replication.Accepter.
+// Accept implements replication.Sink.
 func (db *DB) Accept(what replication.HoldKind, upTo waypost.Position) {
 	mu := &db.deletions.mu
 	mu.Lock()

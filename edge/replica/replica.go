@@ -221,7 +221,6 @@ var (
 var (
 	_ replication.Sink     = (*DB)(nil)
 	_ replication.Repairer = (*DB)(nil)
-	_ replication.Accepter = (*DB)(nil)
 	_ replication.Relay    = (*DB)(nil)
 	_ replication.Counter  = (*DB)(nil)
 )

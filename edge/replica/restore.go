@@ -33,8 +33,6 @@ type restore struct {
 	named   bool // CURRENT may name the store: its files must stay
 }
 
-var _ replication.Fitter = (*restore)(nil)
-
 // Restore implements replication.Sink.
 func (db *DB) Restore(_ context.Context, c replication.Cluster) (replication.Restore, error) {
 	db.serving.mu.Lock()
@@ -93,7 +91,7 @@ func (r *restore) Progress() replication.Progress { return r.resumed }
 // recordBytes is the assumed size of a record on disk when no other is known.
 const recordBytes = 100
 
-// Fits implements replication.Fitter.
+// Fits implements replication.Restore.
 func (r *restore) Fits(records uint64) error {
 	db := r.db
 	if err := db.disk.low(); err != nil {

@@ -188,6 +188,9 @@ func (s *Sink) Restore(_ context.Context, c replication.Cluster) (replication.Re
 	return &restore{sink: s, fresh: &holding{cluster: c, rows: map[string]row{}}}, nil
 }
 
+// Accept implements replication.Sink. A Sink holds nothing back.
+func (s *Sink) Accept(replication.HoldKind, waypost.Position) {}
+
 type restore struct {
 	sink    *Sink
 	fresh   *holding
@@ -208,6 +211,7 @@ func (r *restore) Slots(_ context.Context, records [][]byte) error {
 func (r *restore) Progress() replication.Progress                   { return replication.Progress{} }
 func (r *restore) Keep(context.Context, replication.Progress) error { return nil }
 func (r *restore) Rewind()                                          {}
+func (r *restore) Fits(uint64) error                                { return nil }
 func (r *restore) Suspend() error                                   { return r.Abort() }
 
 func (r *restore) BeginTail(_ context.Context, lowest, highest waypost.Position) error {
