@@ -59,6 +59,32 @@ func TestTable_BoundedKeepsItsBudgetAndIsNeverWrong(t *testing.T) {
 	}
 }
 
+func TestTable_NeedsAnotherFilterOnceItIsFull(t *testing.T) {
+	const n = 60_000
+	table := overfull(t, 4<<20, n)
+	i := n
+	for ; !table.NeedsFilter(); i++ {
+		require.Less(t, i, 2*n)
+		table.Put(link(code(i), location(i, 0)), nil)
+		_, a := find(t, table, code(i))
+		require.NotEqual(t, lookup.Absent, a)
+	}
+	require.Greater(t, i, n+n/5, "it has room for more keys than there were")
+	require.True(t, table.StartFilter(i))
+	for j := range i {
+		table.Note(waypost.DefaultDomain, []byte(code(j)))
+	}
+	table.FilterReady()
+	absent := 0
+	for j := i; j < i+1000; j++ {
+		if _, a := find(t, table, code(j)); a == lookup.Absent {
+			absent++
+		}
+	}
+	require.Greater(t, absent, 900)
+	require.False(t, table.NeedsFilter())
+}
+
 func TestTable_BoundedKeepsLinksThatAreReadOften(t *testing.T) {
 	const n, hot = 60_000, 2000
 	table := overfull(t, 2<<20, n)

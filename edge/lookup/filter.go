@@ -12,14 +12,9 @@ const (
 )
 
 // filter recognises most keys that the store does not have. It is a Bloom filter in which
-// all bits of a key lie in one cache line, one in each word of it. When it is full, it
-// gets another layer. No key is ever removed.
+// all bits of a key lie in one cache line, one in each word of it. No key is ever removed.
 type filter struct {
-	ready  atomic.Bool // all keys of the store are in it
-	layers []layer
-}
-
-type layer struct {
+	ready    atomic.Bool // all keys of the store are in it
 	mem      []byte
 	words    []uint64
 	capacity int // keys that it is made for
@@ -32,15 +27,16 @@ func mask(hash uint64, i int) uint64 {
 }
 
 // block returns the words of a key and the hash from which its bits are taken.
-func (l *layer) block(hash uint64) (words []uint64, rest uint64) {
+func (f *filter) block(hash uint64) (words []uint64, rest uint64) {
 	hash *= 0xd6e8feb86659fd93 // other bits than those of the slots
 	hash ^= hash >> 32
-	hi, _ := bits.Mul64(hash, uint64(len(l.words)/blockWords))
-	return l.words[hi*blockWords:][:blockWords], hash * 0x9e3779b97f4a7c15
+	hi, _ := bits.Mul64(hash, uint64(len(f.words)/blockWords))
+	return f.words[hi*blockWords:][:blockWords], hash * 0x9e3779b97f4a7c15
 }
 
-func (l *layer) has(hash uint64) bool {
-	words, rest := l.block(hash)
+// has reports whether a key may be in the store; false is certain once it is ready.
+func (f *filter) has(hash uint64) bool {
+	words, rest := f.block(hash)
 	for i := range words {
 		if atomic.LoadUint64(&words[i])&mask(rest, i) == 0 {
 			return false
@@ -49,24 +45,14 @@ func (l *layer) has(hash uint64) bool {
 	return true
 }
 
-func (l *layer) addHash(hash uint64) {
-	words, rest := l.block(hash)
+func (f *filter) addHash(hash uint64) {
+	words, rest := f.block(hash)
 	for i := range words {
 		if old := atomic.LoadUint64(&words[i]); old&mask(rest, i) == 0 {
 			atomic.StoreUint64(&words[i], old|mask(rest, i))
 		}
 	}
-	l.keys++
-}
-
-// has reports whether a key may be in the store; false is certain once it is ready.
-func (f *filter) has(hash uint64) bool {
-	for i := range f.layers {
-		if f.layers[i].has(hash) {
-			return true
-		}
-	}
-	return false
+	f.keys++
 }
 
 // NeedsFilter reports whether the table holds a part of the store only and has no filter
@@ -81,20 +67,21 @@ func (t *Table) StartFilter(keys int) bool {
 	if t.closed() {
 		return false
 	}
-	keys += keys / 4
-	if t.noFilter = t.layerSize(keys)*8 < int64(keys)*leastKeyBits; t.noFilter {
+	keys = max(keys+keys/4, 1<<12)
+	size := min(int64(keys)*keyBits/8, t.budget.limit/4)
+	if t.noFilter = size*8 < int64(keys)*leastKeyBits; t.noFilter {
 		return false
 	}
-	l, ok := t.newLayer(keys)
-	if ok {
-		t.filter.Store(&filter{layers: []layer{l}})
+	size = (size + pageSize - 1) / pageSize * pageSize
+	mem := t.claim(int(size))
+	for n := 0; mem == nil && n < 4*len(t.segments) && t.shrink(); n++ {
+		mem = t.claim(int(size))
 	}
-	return ok
-}
-
-// layerSize returns the bytes of a layer for that many keys.
-func (t *Table) layerSize(keys int) int64 {
-	return min(int64(max(keys, 1<<12))*keyBits/8, t.budget.limit/4)
+	if mem == nil {
+		return false
+	}
+	t.filter.Store(&filter{mem: mem, words: words(mem), capacity: keys})
+	return true
 }
 
 // FilterReady records that all keys of the store were noted.
@@ -104,39 +91,17 @@ func (t *Table) FilterReady() {
 	}
 }
 
-func (t *Table) newLayer(keys int) (l layer, ok bool) {
-	keys = max(keys, 1<<12)
-	size := t.layerSize(keys)
-	if size*8 < int64(keys)*leastKeyBits {
-		return l, false
-	}
-	size = (size + pageSize - 1) / pageSize * pageSize
-	mem := t.claim(int(size))
-	for n := 0; mem == nil && n < 4*len(t.segments) && t.shrink(); n++ {
-		mem = t.claim(int(size))
-	}
-	if mem == nil {
-		return l, false
-	}
-	return layer{mem: mem, words: words(mem), capacity: keys}, true
-}
-
-// addToFilter adds a key to the filter.
+// addToFilter adds a key to the filter. A filter with more keys than it is made for goes,
+// so that the table needs another one.
 func (t *Table) addToFilter(hash uint64) {
 	f := t.filter.Load()
 	if f == nil || f.has(hash) {
 		return
 	}
-	last := &f.layers[len(f.layers)-1]
-	if last.keys >= last.capacity {
-		if l, ok := t.newLayer(2 * last.capacity); ok {
-			next := &filter{layers: append(append([]layer(nil), f.layers...), l)}
-			next.ready.Store(f.ready.Load())
-			t.filter.Store(next)
-			last = &next.layers[len(next.layers)-1]
-		} else {
-			last.capacity *= 2 // it recognises fewer keys from now on, and is never wrong
-		}
+	if f.keys == f.capacity {
+		t.filter.Store(nil)
+		t.retireSlots(f.mem)
+		return
 	}
-	last.addHash(hash)
+	f.addHash(hash)
 }

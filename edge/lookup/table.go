@@ -375,9 +375,7 @@ func (t *Table) CloseSlowly(pause func()) {
 		free(t.shards[i].slots.Load().mem)
 	}
 	if f := t.filter.Swap(nil); f != nil {
-		for _, l := range f.layers {
-			free(l.mem)
-		}
+		free(f.mem)
 	}
 }
 
