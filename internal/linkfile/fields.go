@@ -95,9 +95,7 @@ func IsDate(field string) bool {
 func (d *draft) setField(field any, name string, v value) (err error) {
 	switch to := field.(type) {
 	case *string:
-		if *to = v.text; name == "max_clicks_mode" {
-			return checkMode(v.text)
-		}
+		*to = v.text
 	case *int:
 		var n int64
 		n, err = readNumber(name, v.text)
@@ -136,15 +134,6 @@ func readNumber(column, s string) (int64, error) {
 		return 0, fmt.Errorf("%s %.40q is no whole number", column, s)
 	}
 	return n, nil
-}
-
-// checkMode checks a max_clicks_mode, because the API refuses a whole batch for one row
-// with a word that it does not have.
-func checkMode(mode string) error {
-	if mode == "" || mode == "exact" || mode == "eventual" {
-		return nil
-	}
-	return fmt.Errorf("max_clicks_mode %.40q is unknown: expected exact or eventual", mode)
 }
 
 func readBool(column, s string) (bool, error) {

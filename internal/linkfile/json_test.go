@@ -32,7 +32,6 @@ func TestMapper_SaysWhatIsWrongWithJSONInPlainWords(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"expires_at": "soon"}`:               `expires_at: "soon" is no date in the notation iso, such as 2030-12-31`,
 		`{"redirect_status": "x"}`:             `redirect_status "x" is no whole number`,
-		`{"max_clicks_mode": "bounded"}`:       `max_clicks_mode "bounded" is unknown: expected exact or eventual`,
 		`{"max_clicks": 1.5}`:                  `max_clicks "1.5" is no whole number`,
 		`{"active": "perhaps"}`:                `active "perhaps" is neither true nor false`,
 		`{"metadata": [1]}`:                    "metadata is no JSON object",
