@@ -204,19 +204,35 @@ func (p *prepared) tryAll(ctx context.Context, all []*pendingLink) error {
 // create creates links. With an idempotency key their response is stored as well, unless
 // another control plane has answered the request since: then create creates nothing.
 func (s *Links) create(ctx context.Context, actor Actor, ns []NewLink, key *Idempotency) (made Made, answered bool, err error) {
-	if len(ns) > waypost.MaxBulk {
-		return made, false, waypost.Errorf(waypost.EInvalid, "at most %d links at once", waypost.MaxBulk)
-	}
-	prepared, err := s.prepare(ctx, actor)
+	c, err := s.Check(ctx, actor, ns)
 	if err != nil {
-		return Made{}, false, err
+		return made, false, err
+	}
+	return s.createChecked(ctx, c, key)
+}
+
+// Checked is the links of a request that were checked, and are not created yet.
+type Checked struct {
+	by       Actor
+	outcomes []Outcome
+	pending  []*pendingLink // that were not refused
+}
+
+// Check checks links, without the codes that others have, for one call of CreateImported.
+func (s *Links) Check(ctx context.Context, by Actor, ns []NewLink) (*Checked, error) {
+	if len(ns) > waypost.MaxBulk {
+		return nil, waypost.Errorf(waypost.EInvalid, "at most %d links at once", waypost.MaxBulk)
+	}
+	prepared, err := s.prepare(ctx, by)
+	if err != nil {
+		return nil, err
 	}
 	outcomes := make([]Outcome, len(ns))
 	var pending []*pendingLink
 	for i := range ns {
 		l, dedupe, err := prepared.link(ctx, &ns[i])
 		if ns[i].Import != nil && errors.Is(err, ErrSwitching) {
-			return Made{}, false, err
+			return nil, err
 		}
 		if err != nil {
 			outcomes[i].Err = err
@@ -225,8 +241,12 @@ func (s *Links) create(ctx context.Context, actor Actor, ns []NewLink, key *Idem
 		outcomes[i].Link, outcomes[i].Warnings = l, append(warningsOf(&l), s.warningsOfRules(&ns[i].Rules, l.Programme)...)
 		pending = append(pending, prepared.pending(&ns[i], &outcomes[i].Link, dedupe, i))
 	}
-	all := pending
-	pending, seen, err := s.findExisting(ctx, actor.Workspace, pending)
+	return &Checked{by, outcomes, pending}, nil
+}
+
+func (s *Links) createChecked(ctx context.Context, c *Checked, key *Idempotency) (made Made, answered bool, err error) {
+	actor, outcomes, all := c.by, c.outcomes, c.pending
+	pending, seen, err := s.findExisting(ctx, actor.Workspace, all)
 	if err != nil {
 		return Made{}, false, err
 	}

@@ -22,7 +22,6 @@ type Imported struct {
 type ImportStep struct {
 	ID       string
 	Worker   string
-	By       Actor
 	From, To int64
 	Document []byte // of the import after the step; Respond sets it
 	Stored   bool   // the store sets it after the commit
@@ -31,9 +30,10 @@ type ImportStep struct {
 // CreateImported creates links of an import in a transaction of their own, with the step
 // of the import in key, whose answer is kept as the outcome of the rows. If no link was
 // written, because all were refused or found before, the step is not stored. An error
-// means that nothing happened.
-func (s *Links) CreateImported(ctx context.Context, ns []NewLink, key *Idempotency) ([]Outcome, error) {
-	made, _, err := s.create(ctx, key.Import.By, ns, key)
+// means that nothing happened. Links may be checked while others are written, unless
+// these make patterns.
+func (s *Links) CreateImported(ctx context.Context, c *Checked, key *Idempotency) ([]Outcome, error) {
+	made, _, err := s.createChecked(ctx, c, key)
 	return made.Outcomes, err
 }
 

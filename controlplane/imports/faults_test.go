@@ -28,7 +28,7 @@ func TestImports_WaitWhileADomainIsSwitched(t *testing.T) {
 	_, err := s.Start(t.Context(), owner, i.ID, false)
 	require.NoError(t, err)
 	s.kill = func(at string) {
-		if at == "after links" {
+		if at == "after refused check" {
 			s.kill = func(string) {}
 			s.exec(t, `UPDATE domain SET case_switching = false`)
 			_, err := s.Start(t.Context(), owner, i.ID, false) // wakes the workers

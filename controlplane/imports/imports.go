@@ -180,7 +180,8 @@ type Store interface {
 
 // Links creates links. [controlplane.Links] is one.
 type Links interface {
-	CreateImported(ctx context.Context, ns []controlplane.NewLink, key *controlplane.Idempotency) ([]controlplane.Outcome, error)
+	Check(ctx context.Context, by controlplane.Actor, ns []controlplane.NewLink) (*controlplane.Checked, error)
+	CreateImported(ctx context.Context, c *controlplane.Checked, key *controlplane.Idempotency) ([]controlplane.Outcome, error)
 	DryRun(ctx context.Context, actor controlplane.Actor, ns []controlplane.NewLink) ([]controlplane.Outcome, error)
 }
 

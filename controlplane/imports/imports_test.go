@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -45,7 +46,8 @@ type system struct {
 	hand *pgx.Conn
 	kill func(point string) // is called at points of the work of a worker
 
-	refuse func([]controlplane.NewLink) error // as a database that refuses a row
+	refuse  func([]controlplane.NewLink) error // as a database that refuses a row
+	checked sync.Map                           // the links of each controlplane.Checked
 }
 
 func start(t *testing.T) *system {
@@ -125,15 +127,24 @@ type killedLinks struct {
 	s *system
 }
 
+func (k killedLinks) Check(ctx context.Context, by controlplane.Actor, ns []controlplane.NewLink) (*controlplane.Checked, error) {
+	c, err := k.Links.Check(ctx, by, ns)
+	if k.s.checked.Store(c, ns); err != nil {
+		k.s.kill("after refused check")
+	}
+	return c, err
+}
+
 func (k killedLinks) CreateImported(
-	ctx context.Context, ns []controlplane.NewLink, key *controlplane.Idempotency,
+	ctx context.Context, c *controlplane.Checked, key *controlplane.Idempotency,
 ) ([]controlplane.Outcome, error) {
 	k.s.kill("before links")
-	if err := k.s.refuse(ns); err != nil {
+	ns, _ := k.s.checked.LoadAndDelete(c)
+	if err := k.s.refuse(ns.([]controlplane.NewLink)); err != nil {
 		k.s.kill("after links")
 		return nil, err
 	}
-	all, err := k.Links.CreateImported(ctx, ns, key)
+	all, err := k.Links.CreateImported(ctx, c, key)
 	k.s.kill("after links")
 	return all, err
 }

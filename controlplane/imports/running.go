@@ -27,6 +27,7 @@ type batch struct {
 	places  []int // of the links among the rows
 	refused map[int]string
 	news    []bool // by place: a row with a code gets another one
+	checked *controlplane.Checked
 }
 
 // makeBatch maps rows to links, up to the row with one password too many.
@@ -127,26 +128,25 @@ func (w *work) mappers(state string) (mapper, suggested *linkfile.Mapper, err er
 
 // run creates the links of rows, step by step, for a turn.
 func (w *work) run(ctx context.Context) error {
-	mapper, suggested, err := w.mappers(api.ImportStopped)
+	steps, err := newStepper(w)
 	if err != nil {
 		return err
 	}
 	var speed meter
 	speed.add(0, w.i)
+	defer func() { _, _ = steps.ahead() }()
 	for w.i.Next < w.i.Rows {
 		if ctx.Err() != nil || time.Now().After(w.until) {
 			return ctx.Err()
 		}
-		rows, err := w.rows.at(ctx, w.i.Next, w.pace.beginStep(ctx, w.i.Most))
-		if err != nil {
-			return err
+		b, err := steps.nextStep(ctx, w.i.Next, w.pace.beginStep(ctx, w.i.Most))
+		if err == nil {
+			speed.add(int64(len(b.rows)), w.i)
+			if next := w.i.Next + int64(len(b.rows)); next < w.i.Rows && !b.hasPattern() {
+				steps.makeAhead(ctx, next, w.pace.rows)
+			}
+			err = w.create(ctx, b)
 		}
-		b, err := w.makeBatch(rows, mapper, suggested)
-		if err != nil {
-			return err
-		}
-		speed.add(int64(len(b.rows)), w.i)
-		err = w.create(ctx, b)
 		code := waypost.CodeOf(err)
 		switch {
 		case err == nil:
@@ -155,7 +155,7 @@ func (w *work) run(ctx context.Context) error {
 			}
 		case errors.Is(err, controlplane.ErrSwitching):
 			return waypost.Errorf(waypost.EUnavailable, "%s", waypost.MessageOf(err)) // another turn will do
-		case code != waypost.EInvalid && code != waypost.EConflict:
+		case b == nil || code != waypost.EInvalid && code != waypost.EConflict:
 		case len(b.rows) > 1: // to find the row that the database refuses, in this turn or a later one
 			w.i.Most = len(b.rows) / 2
 			err = w.Store.SaveImport(ctx, w.i, w.worker, api.ImportRunning)
@@ -174,10 +174,68 @@ func (w *work) run(ctx context.Context) error {
 	return w.Store.SaveImport(ctx, w.i, w.worker, api.ImportDone)
 }
 
+// stepper makes the batches of a run, each while the one before it is written.
+type stepper struct {
+	work              // a copy, because the run changes its import
+	mapper, suggested *linkfile.Mapper
+	from              int64                  // row of the batch that is made ahead
+	ahead             func() (*batch, error) // waits for that batch
+}
+
+func newStepper(w *work) (s *stepper, err error) {
+	i := *w.i
+	s = &stepper{work: *w, ahead: noBatch}
+	s.i, s.rows.i = &i, &i
+	s.mapper, s.suggested, err = s.mappers(api.ImportStopped)
+	return s, err
+}
+
+func noBatch() (*batch, error) { return nil, nil }
+
+// makeStep makes the batch of up to most rows from a row on.
+func (s *stepper) makeStep(ctx context.Context, row int64, most int) (b *batch, err error) {
+	defer recoverTo(&err)
+	rows, err := s.rows.at(ctx, row, most)
+	if err == nil {
+		b, err = s.makeBatch(rows, s.mapper, s.suggested)
+	}
+	if err == nil && len(b.links) > 0 {
+		b.checked, err = s.Links.Check(ctx, s.i.By, b.links)
+	}
+	return b, err
+}
+
+// makeAhead begins to make the batch that nextStep is asked for next.
+func (s *stepper) makeAhead(ctx context.Context, row int64, most int) {
+	var b *batch
+	var err error
+	made := make(chan struct{})
+	go func() {
+		defer close(made)
+		b, err = s.makeStep(ctx, row, most)
+	}()
+	s.from, s.ahead = row, func() (*batch, error) { <-made; return b, err }
+}
+
+// nextStep returns the batch of up to most rows from a row on.
+func (s *stepper) nextStep(ctx context.Context, row int64, most int) (*batch, error) {
+	b, err := s.ahead()
+	s.ahead = noBatch
+	if s.from == row && (err != nil || b != nil && len(b.rows) <= most) {
+		return b, err
+	}
+	return s.makeStep(ctx, row, most)
+}
+
+// hasPattern reports whether links of other rows may depend on a link.
+func (b *batch) hasPattern() bool {
+	return slices.ContainsFunc(b.links, func(n controlplane.NewLink) bool { return waypost.IsPattern(n.CustomCode) })
+}
+
 // create makes one step.
 func (w *work) create(ctx context.Context, b *batch) error {
 	next := *w.i
-	step := &controlplane.ImportStep{ID: w.i.ID, Worker: w.worker, By: w.i.By, From: w.i.Next, To: w.i.Next + int64(len(b.rows))}
+	step := &controlplane.ImportStep{ID: w.i.ID, Worker: w.worker, From: w.i.Next, To: w.i.Next + int64(len(b.rows))}
 	note := func(all []controlplane.Outcome, at waypost.Position) (outcome []byte, err error) {
 		next = *w.i
 		next.Next = step.To
@@ -191,7 +249,7 @@ func (w *work) create(ctx context.Context, b *batch) error {
 	var all []controlplane.Outcome
 	if len(b.links) > 0 {
 		var err error
-		all, err = w.Links.CreateImported(ctx, b.links, &controlplane.Idempotency{
+		all, err = w.Links.CreateImported(ctx, b.checked, &controlplane.Idempotency{
 			Route: "import", Key: w.i.ID, Import: step,
 			Respond: func(all []controlplane.Outcome, at waypost.Position) (r controlplane.Response, err error) {
 				w.pace.noteCommit(at.Seq, time.Now())

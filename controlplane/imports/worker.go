@@ -107,14 +107,16 @@ type work struct {
 	pace   pace
 }
 
-// proceed does what the state of the import asks for. A panic is an error, so that no
-// file ends a control plane.
+// recoverTo makes a panic an error, so that no file ends a control plane.
+func recoverTo(err *error) {
+	if fault := recover(); fault != nil {
+		*err = fmt.Errorf("panic: %v\n%s", fault, debug.Stack())
+	}
+}
+
+// proceed does what the state of the import asks for.
 func (w *work) proceed(ctx context.Context) (err error) {
-	defer func() {
-		if fault := recover(); fault != nil {
-			err = fmt.Errorf("panic: %v\n%s", fault, debug.Stack())
-		}
-	}()
+	defer recoverTo(&err)
 	if w.i.State == api.ImportReading {
 		return w.read(ctx)
 	}
