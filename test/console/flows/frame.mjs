@@ -347,6 +347,7 @@ export async function signInPageIsAccessible(c) {
 export async function unknownPagesLeadBack(c) {
   await c.page.goto(`${c.base}/console/nothing`);
   await c.page.getByRole("heading", { name: "There is no such page" }).waitFor();
+  await c.page.waitForFunction(() => document.title === "There is no such page · Waypost");
   await c.page.getByRole("link", { name: "Go to the links" }).click();
   await c.page.getByRole("heading", { level: 1, name: "Links" }).waitFor();
 }

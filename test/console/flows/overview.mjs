@@ -9,7 +9,7 @@ const today = (page) => page.locator("dl.figures dd").first().textContent().then
  * answers are slower than news. */
 export async function showsAClick(c) {
   const title = `Overview ${c.unique()}`;
-  const tag = c.unique();
+  const tag = c.unique().padEnd(64, "x");
   const link = await c.api("POST", "/api/v1/urls?wait=all&wait_timeout=10", { original_url: "https://example.com/overview", title, tags: [tag], expires_in_hours: 48 });
   await c.page.goto(`${c.base}/console/overview`);
   await c.page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
@@ -24,6 +24,7 @@ export async function showsAClick(c) {
   c.assert.equal(await c.page.getByRole("link", { name: `${tag}, 1 link` }).getAttribute("href"), `/console/links?tag=${tag}`);
   const all = c.page.getByRole("link", { name: /^(The only link|All [\d,]+ links|10,000 links or more): Newest links$/ });
   await all.waitFor();
+  await c.narrow();
   await c.page.getByText(/Every click before .* is counted/).waitFor();
   await c.api("DELETE", `/api/v1/urls/${link.short_code}`);
 }

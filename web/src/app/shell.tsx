@@ -32,8 +32,8 @@ export function allPlaces(): readonly Place[] {
 }
 
 /** setTitle names the page, for tabs and screen readers. */
-export function setTitle(name: string | undefined): void {
-  document.title = name ? `${name} · Waypost` : "Waypost";
+export function setTitle(name: string): void {
+  document.title = `${name} · Waypost`;
 }
 
 /** Shell is the frame around all screens: navigation, workspace, account and the state of the live news. */
@@ -44,7 +44,7 @@ export function Shell({ children, openPalette, openHelp }: { children: Component
   // On a narrow screen the menu covers the content, so it closes after a choice.
   useEffect(() => {
     menu.current?.removeAttribute("open");
-    setTitle(allPlaces().find(([to]) => path === to || path.startsWith(`${to}/`))?.[1]);
+    setTitle(allPlaces().find(([to]) => path === to || path.startsWith(`${to}/`))?.[1] ?? text("notFound"));
   }, [path]);
   const item = ([to, label]: Place) => (
     <li key={to}><a href={to} aria-current={path === to || path.startsWith(`${to}/`) ? "page" : undefined}>{label}</a></li>
