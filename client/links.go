@@ -153,12 +153,6 @@ func (l Links) RemoveAlias(ctx context.Context, code, host, alias string, w Writ
 	return l.change(ctx, http.MethodDelete, linkPath(code)+"/aliases/"+url.PathEscape(alias)+w.query(), nil, nil)
 }
 
-// History returns a page of at most limit changes of a link, newest first.
-func (l Links) History(ctx context.Context, domain, code string, limit int, cursor string) (api.LinkHistory, error) {
-	query := filled(map[string]string{"limit": strconv.Itoa(limit), "domain": domain, "cursor": cursor})
-	return Get[api.LinkHistory](ctx, l.c, linkPath(code)+"/history?"+query.Encode())
-}
-
 func linkPath(code string) string { return api.PathLinks + "/" + url.PathEscape(code) }
 
 // Filter narrows a list or an export. Zero fields select all links.

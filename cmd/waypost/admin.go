@@ -49,11 +49,7 @@ The password has at least 12 characters. It is typed on the terminal, or comes f
 			if r := []rune(n.Name); len(r) > controlplane.MaxName {
 				return &usageError{fmt.Errorf("--name: more than %d characters", controlplane.MaxName)}
 			}
-			cfg, err := p.settings(nil)
-			if err != nil {
-				return err
-			}
-			url, err := p.databaseURL(cfg)
+			_, url, err := p.databaseURL()
 			if err != nil {
 				return err
 			}

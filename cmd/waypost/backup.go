@@ -119,11 +119,7 @@ func (p serverCommands) secretCheck() ([]byte, error) {
 // backupConfig returns the settings of both commands. Progress goes to standard error
 // until done is called.
 func (p serverCommands) backupConfig() (cfg backup.Config, done func(), err error) {
-	all, err := p.settings(nil)
-	if err != nil {
-		return cfg, nil, err
-	}
-	url, err := p.databaseURL(all)
+	_, url, err := p.databaseURL()
 	if err != nil {
 		return cfg, nil, err
 	}

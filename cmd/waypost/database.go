@@ -17,20 +17,23 @@ import (
 // databaseSettings are the settings of commands that go to the database themselves.
 var databaseSettings = []string{"control.database_url", "dev.data_dir"}
 
-// databaseURL returns the database of the control plane, or else of the development
-// system.
-func (p *program) databaseURL(cfg config.Config) (string, error) {
+// databaseURL returns the settings, and the database of the control plane, or else of the
+// development system.
+func (p *program) databaseURL() (cfg config.Config, url string, err error) {
+	if cfg, err = p.settings(nil); err != nil {
+		return cfg, "", err
+	}
 	if url := cfg.Control.DatabaseURL.Reveal(); url != "" {
-		return url, nil
+		return cfg, url, nil
 	}
 	state, err := dev.ReadState(cfg.Dev.DataDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := p.noSystem(cfg); err != nil {
-			return "", &usageError{err}
+			return cfg, "", &usageError{err}
 		}
-		return "", &usageError{errors.New("no database: set WAYPOST_CONTROL_DATABASE_URL or --database-url-file, or start `waypost dev`")}
+		return cfg, "", &usageError{errors.New("no database: set WAYPOST_CONTROL_DATABASE_URL or --database-url-file, or start `waypost dev`")}
 	}
-	return state.DatabaseURL, err
+	return cfg, state.DatabaseURL, err
 }
 
 // withRemedy adds a remedy to the error of a database that cannot be reached.
@@ -56,11 +59,7 @@ what --print-roles prints.`,
   waypost migrate --database-url-file /run/secrets/database-url
   waypost migrate --print-roles --database-url-file … | sudo -u postgres psql`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			cfg, err := p.settings(nil)
-			if err != nil {
-				return err
-			}
-			url, err := p.databaseURL(cfg)
+			_, url, err := p.databaseURL()
 			if err != nil {
 				return err
 			}

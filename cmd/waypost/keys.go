@@ -126,10 +126,7 @@ other key.`,
 
 // createKeyDirectly makes a key in the database itself.
 func (p keysCommands) createKeyDirectly(ctx context.Context, cfg config.Config, name string, scopes []string) error {
-	workspace := cfg.Client.Workspace
-	if workspace == "" {
-		workspace = waypost.DefaultSlug
-	}
+	workspace := cmp.Or(cfg.Client.Workspace, waypost.DefaultSlug)
 	db, err := postgres.Open(ctx, postgres.Config{URL: cfg.Control.DatabaseURL.Reveal(), ReadOnly: true})
 	if err != nil {
 		return withRemedy(err)

@@ -125,26 +125,23 @@ choose the key, for scripts that may run again.`,
 			if err != nil {
 				return err
 			}
-			server, err := p.api()
-			if err != nil {
-				return err
-			}
-			defer server.Close()
-			n := l.create()
-			n.OriginalURL, n.CustomCode, n.Domain = args[0], code, w.Domain
-			for _, a := range aliases {
-				host, code := linkName("", a)
-				n.Aliases = append(n.Aliases, client.NewAlias{ShortCode: code, Domain: cmp.Or(host, w.Domain)})
-			}
-			n.Dedupe = optional(c, "dedupe", &dedupe)
-			link, receipt, err := server.Links.Make(c.Context(), n, w.Write)
-			if err != nil {
-				return l.rules.rules.locate(err)
-			}
-			if receipt.Found {
-				_, err = fmt.Fprintf(p.stderr, "waypost: found: %s was there already, and is unchanged\n", printable(link.ShortURL))
-			}
-			return errors.Join(err, p.tell(&w, link.ShortURL, receipt, link.Warnings), p.print(link.ShortURL, link), w.missed())
+			return p.withAPI(func(server *client.Client) error {
+				n := l.create()
+				n.OriginalURL, n.CustomCode, n.Domain = args[0], code, w.Domain
+				for _, a := range aliases {
+					host, code := linkName("", a)
+					n.Aliases = append(n.Aliases, client.NewAlias{ShortCode: code, Domain: cmp.Or(host, w.Domain)})
+				}
+				n.Dedupe = optional(c, "dedupe", &dedupe)
+				link, receipt, err := server.Links.Make(c.Context(), n, w.Write)
+				if err != nil {
+					return l.rules.rules.locate(err)
+				}
+				if receipt.Found {
+					_, err = fmt.Fprintf(p.stderr, "waypost: found: %s was there already, and is unchanged\n", printable(link.ShortURL))
+				}
+				return errors.Join(err, p.tell(&w, link.ShortURL, receipt, link.Warnings), p.print(link.ShortURL, link), w.missed())
+			})
 		},
 	}
 	f := c.Flags()
@@ -196,21 +193,18 @@ a later expiry, until it is cleaned up.`,
 			if !some {
 				return &usageError{errors.New("nothing to change: name a field, for example --target URL")}
 			}
-			server, err := p.api()
-			if err != nil {
-				return err
-			}
-			defer server.Close()
-			var code string
-			w.Domain, code = linkName(w.Domain, args[0])
-			if w.IfMatch == "" {
-				w.IfMatch = l.rules.rules.State
-			}
-			link, receipt, err := server.Links.Change(c.Context(), code, change, w.Write)
-			if err != nil {
-				return l.rules.rules.locate(err)
-			}
-			return errors.Join(p.tell(&w, code, receipt, link.Warnings), p.print(describe(link), link), w.missed())
+			return p.withAPI(func(server *client.Client) error {
+				var code string
+				w.Domain, code = linkName(w.Domain, args[0])
+				if w.IfMatch == "" {
+					w.IfMatch = l.rules.rules.State
+				}
+				link, receipt, err := server.Links.Change(c.Context(), code, change, w.Write)
+				if err != nil {
+					return l.rules.rules.locate(err)
+				}
+				return errors.Join(p.tell(&w, code, receipt, link.Warnings), p.print(describe(link), link), w.missed())
+			})
 		},
 	}
 	f := c.Flags()
@@ -299,34 +293,31 @@ allowed.`,
 func (p linksCommands) each(links []string, do, done string, w *writeFlags,
 	one func(server *client.Client, code string, at client.Write) (client.Receipt, error),
 ) error {
-	server, err := p.api()
-	if err != nil {
-		return err
-	}
-	defer server.Close()
-	did, failed := []string{}, []error(nil)
-	for _, link := range links {
-		at := w.Write
-		var code string
-		at.Domain, code = linkName(w.Domain, link)
-		receipt, err := one(server, code, at)
-		if err = errors.Join(err, p.tell(w, link, receipt, nil)); err == nil {
-			did = append(did, link)
-			continue
+	return p.withAPI(func(server *client.Client) error {
+		did, failed := []string{}, []error(nil)
+		for _, link := range links {
+			at := w.Write
+			var code string
+			at.Domain, code = linkName(w.Domain, link)
+			receipt, err := one(server, code, at)
+			if err = errors.Join(err, p.tell(w, link, receipt, nil)); err == nil {
+				did = append(did, link)
+				continue
+			}
+			failed = append(failed, fmt.Errorf("%s %s: %w", do, printable(link), err))
+			if _, refused := errors.AsType[*client.Problem](err); !refused {
+				break
+			}
 		}
-		failed = append(failed, fmt.Errorf("%s %s: %w", do, printable(link), err))
-		if _, refused := errors.AsType[*client.Problem](err); !refused {
-			break
+		if len(did) > 0 || p.output == "json" {
+			shown := map[string]any{done: did}
+			if w.applied != nil {
+				shown["applied"] = w.applied
+			}
+			failed = append(failed, p.print(done+" "+strings.Join(did, ", "), shown))
 		}
-	}
-	if len(did) > 0 || p.output == "json" {
-		shown := map[string]any{done: did}
-		if w.applied != nil {
-			shown["applied"] = w.applied
-		}
-		failed = append(failed, p.print(done+" "+strings.Join(did, ", "), shown))
-	}
-	return errors.Join(append(failed, w.missed())...)
+		return errors.Join(append(failed, w.missed())...)
+	})
 }
 
 // checkTags refuses an empty tag. Instead is the advice behind the message.

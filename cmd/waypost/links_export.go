@@ -30,17 +30,9 @@ const (
 // notExported lists the ends of the names of files in other formats.
 var notExported = []string{".xlsx", ".xls", ".ods", ".tsv", ".json", ".xml", ".yaml", ".yml", ".html", ".pdf", ".gz", ".zst", ".zip"}
 
-// exporting holds the options of an export.
-type exporting struct {
-	filter filterFlags
-	format string
-	raw    bool
-	bom    bool
-	after  string
-}
-
 func (p linksCommands) exportCommand() *cobra.Command {
-	var e exporting
+	var x exporter
+	var filter filterFlags
 	c := &cobra.Command{
 		Use:   "export [FILE|-]",
 		Short: "Write links as CSV or JSON lines, newest first",
@@ -66,69 +58,67 @@ with rules, are named on standard error and left out.`,
 			if len(args) == 1 {
 				name = args[0]
 			}
-			if extension := strings.ToLower(filepath.Ext(name)); e.format == "" && slices.Contains(notExported, extension) {
+			if extension := strings.ToLower(filepath.Ext(name)); x.format == "" && slices.Contains(notExported, extension) {
 				return &usageError{fmt.Errorf("%s: links are written as CSV or JSON lines, not as %s: choose another name, or --format", name, extension)}
 			}
 			switch {
-			case e.format == "" && filepath.Base(name) == "_redirects":
+			case x.format == "" && filepath.Base(name) == "_redirects":
 				return &usageError{errors.New("say --format netlify or cloudflare-pages")}
-			case slices.Contains(writtenFormats, e.format):
-				if e.filter.domain == "" {
-					return &usageError{errors.New("--format " + e.format + ": a file of redirects is for one domain: give --domain")}
+			case slices.Contains(writtenFormats, x.format):
+				if filter.domain == "" {
+					return &usageError{errors.New("--format " + x.format + ": a file of redirects is for one domain: give --domain")}
 				}
 				if err := errors.Join(oneOf(c, "format", "raw"), oneOf(c, "format", "bom"), oneOf(c, "format", "after")); err != nil {
 					return err
 				}
 			default:
 				var err error
-				if e.format, err = fileFormat(e.format, name); err != nil {
+				if x.format, err = fileFormat(x.format, name); err != nil {
 					return err
 				}
 			}
-			return p.exportLinks(c.Context(), name, e)
+			var err error
+			if x.filter, err = filter.filter(c.Context(), p); err != nil {
+				return err
+			}
+			return p.exportLinks(c.Context(), name, &x)
 		},
 	}
-	c.Flags().StringVar(&e.format, "format", "", "csv, jsonl, or redirects for netlify, cloudflare-pages, nginx (default: by the file's name,\ncsv for others than .jsonl and .ndjson)")
-	c.Flags().BoolVar(&e.raw, "raw", false, "CSV with formulas as they are, for programs that are no spreadsheets")
-	c.Flags().BoolVar(&e.bom, "bom", false, "begin CSV with a byte order mark, without which Excel garbles letters such as umlauts")
-	c.Flags().StringVar(&e.after, "after", "", "go on where an export with the same flags was cut off")
-	e.filter.addFlags(c)
+	c.Flags().StringVar(&x.format, "format", "", "csv, jsonl, or redirects for netlify, cloudflare-pages, nginx (default: by the file's name,\ncsv for others than .jsonl and .ndjson)")
+	c.Flags().BoolVar(&x.raw, "raw", false, "CSV with formulas as they are, for programs that are no spreadsheets")
+	c.Flags().BoolVar(&x.bom, "bom", false, "begin CSV with a byte order mark, without which Excel garbles letters such as umlauts")
+	c.Flags().StringVar(&x.after, "after", "", "go on where an export with the same flags was cut off")
+	filter.addFlags(c)
 	completeWith(c, "format", append([]string{"csv", "jsonl"}, writtenFormats...)...)
 	return c
 }
 
-func (p linksCommands) exportLinks(ctx context.Context, name string, e exporting) error {
-	filter, err := e.filter.filter(ctx, p)
-	if err != nil {
-		return err
-	}
+func (p linksCommands) exportLinks(ctx context.Context, name string, x *exporter) error {
 	if name != "-" {
 		if err := replaceable(name); err != nil {
 			return err
 		}
 	}
-	server, err := p.api()
-	if err != nil {
-		return err
-	}
-	defer server.Close()
-	count, finish := p.exportProgress()
-	defer finish()
-	x := &exporter{api: server, filter: filter, format: e.format, raw: e.raw, bom: e.bom, after: e.after, done: count}
-	if slices.Contains(writtenFormats, e.format) {
-		return p.exportSite(ctx, x, name)
-	}
-	if name == "-" {
-		if err := x.all(ctx, p.stdout); err != nil {
-			return fmt.Errorf("the export is not complete, it ends after %s%s: %w", numberOf(x.links, "link", "links"), x.goOn(), err)
+	return p.withAPI(func(server *client.Client) error {
+		var finish func()
+		x.api = server
+		x.done, finish = p.exportProgress()
+		defer finish()
+		if slices.Contains(writtenFormats, x.format) {
+			return p.exportSite(ctx, x, name)
 		}
-		return nil
-	}
-	if err := replaceFile(name, func(to io.Writer) error { return x.all(ctx, to) }); err != nil {
-		return fmt.Errorf("the export stopped after %s, and %s was not written: %w", numberOf(x.links, "link", "links"), name, err)
-	}
-	finish()
-	return p.print(numberOf(x.links, "link", "links")+" written to "+name, map[string]any{"links": x.links, "file": name})
+		if name == "-" {
+			if err := x.all(ctx, p.stdout); err != nil {
+				return fmt.Errorf("the export is not complete, it ends after %s%s: %w", numberOf(x.links, "link", "links"), x.goOn(), err)
+			}
+			return nil
+		}
+		if err := replaceFile(name, func(to io.Writer) error { return x.all(ctx, to) }); err != nil {
+			return fmt.Errorf("the export stopped after %s, and %s was not written: %w", numberOf(x.links, "link", "links"), name, err)
+		}
+		finish()
+		return p.print(numberOf(x.links, "link", "links")+" written to "+name, map[string]any{"links": x.links, "file": name})
+	})
 }
 
 // fileFormat returns the format of a flag or, without one, the format of a file's name.
@@ -161,14 +151,15 @@ func replaceable(name string) error {
 // exporter copies links slice by slice, so that a slice with a truncated answer is
 // asked for again.
 type exporter struct {
-	api    *client.Client
 	filter client.Filter
 	format string
 	raw    bool
 	bom    bool
 	after  string // where the next slice begins
-	links  int
-	done   func(links int)
+
+	api   *client.Client
+	links int
+	done  func(links int)
 }
 
 func (x *exporter) all(ctx context.Context, to io.Writer) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -31,7 +32,8 @@ link has a history as long as it can be restored.`,
 		},
 		RunE: p.asking(func(ctx context.Context, server *client.Client, args []string) (string, any, error) {
 			host, code := linkName(domain, args[0])
-			h, err := server.Links.History(ctx, host, code, limit, cursor)
+			query := client.Query(map[string]string{"domain": host, "limit": strconv.Itoa(limit), "cursor": cursor})
+			h, err := client.Get[api.LinkHistory](ctx, server, client.Path(api.PathLinks, code, "history")+query)
 			return historyTable(&h, p.width()), h, err
 		}),
 	}

@@ -141,26 +141,23 @@ func (p linksCommands) listLinks(c *cobra.Command, l listing, words string) erro
 		return err
 	}
 	filter.Words, filter.Deleted = words, l.deleted
-	server, err := p.api()
-	if err != nil {
-		return err
-	}
-	defer server.Close()
-	// The API answers in parts where few links fit; people want them together.
-	page, err := server.Links.Search(c.Context(), filter, l.sort, l.limit, l.cursor)
-	for err == nil && page.Next != "" && len(page.Links) < l.limit {
-		links := page.Links
-		if page, err = server.Links.Search(c.Context(), filter, l.sort, l.limit-len(links), page.Next); err == nil {
-			page.Links = append(links, page.Links...)
+	return p.withAPI(func(server *client.Client) error {
+		// The API answers in parts where few links fit; people want them together.
+		page, err := server.Links.Search(c.Context(), filter, l.sort, l.limit, l.cursor)
+		for err == nil && page.Next != "" && len(page.Links) < l.limit {
+			links := page.Links
+			if page, err = server.Links.Search(c.Context(), filter, l.sort, l.limit-len(links), page.Next); err == nil {
+				page.Links = append(links, page.Links...)
+			}
 		}
-	}
-	if err != nil {
-		return err
-	}
-	if len(page.Links) == 0 && page.Next == "" && l.cursor == "" && p.output == "text" {
-		_, err = io.WriteString(p.stderr, searchHint(words, l.typed))
-	}
-	return errors.Join(err, p.print(linkTable(page, time.Now(), p.width()), page))
+		if err != nil {
+			return err
+		}
+		if len(page.Links) == 0 && page.Next == "" && l.cursor == "" && p.output == "text" {
+			_, err = io.WriteString(p.stderr, searchHint(words, l.typed))
+		}
+		return errors.Join(err, p.print(linkTable(page, time.Now(), p.width()), page))
+	})
 }
 
 // searchHint names another way to search after a search without results, "" if all

@@ -57,12 +57,9 @@ The code stays good when the target changes. To put a logo over the middle, choo
 					query.Set(f.Name, f.Value.String())
 				}
 			})
-			server, err := p.api()
-			if err != nil {
-				return err
-			}
-			defer server.Close()
-			return p.showQR(c, server, code, query, file)
+			return p.withAPI(func(server *client.Client) error {
+				return p.showQR(c, server, code, query, file)
+			})
 		},
 	}
 	c.Flags().StringVar(&file, "file", "", "file to write; its name ends in .svg, .png or .pdf")

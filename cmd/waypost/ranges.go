@@ -109,14 +109,7 @@ func (p rangesCommands) decodeCommand() *cobra.Command {
 		Use:   "decode CODE",
 		Short: "Tell a generated code's range, counter and region, and whether it was issued",
 		Long: `Tell from a generated code alone which prefix and counter it was made of, and from the
-database what has become of them:
-
-  issued      a link or a reserved key has it
-  spent       it was issued or is lost, and never will be again
-  burned      a custom code has taken it
-  leased      a control plane may issue it, or just has
-  unissued    it lies ahead in a range
-  unassigned  no range holds it`,
+database what has become of them.`,
 		Example: `  waypost ranges decode r7Qx0aZ
   waypost ranges decode r7Qx0aZ --output json`,
 		RunE: p.asking(func(ctx context.Context, server *client.Client, args []string) (string, any, error) {

@@ -43,11 +43,7 @@ else control.base_url. Give --api, because base_url leads to edges, which have n
 			if valid < time.Minute || valid > maxSignInLink {
 				return &usageError{fmt.Errorf("--valid-for: %v is not between 1m and %v", valid, maxSignInLink)}
 			}
-			cfg, err := p.settings(nil)
-			if err != nil {
-				return err
-			}
-			url, err := p.databaseURL(cfg)
+			cfg, url, err := p.databaseURL()
 			if err != nil {
 				return err
 			}

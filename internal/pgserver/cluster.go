@@ -1,13 +1,11 @@
 package pgserver
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"syscall"
 )
@@ -24,28 +22,22 @@ func makeCluster(ctx context.Context, bin binaries, who account, data string, cf
 		return fmt.Errorf("find the database cluster: %w", err)
 	}
 	fresh := data + ".new"
-	// C.UTF-8 knows the letters of all languages and compares by bytes. A system
-	// without it still gets a working cluster.
-	var failure error
-	for _, locale := range []string{"C.UTF-8", "C"} {
-		if err := os.RemoveAll(fresh); err != nil {
-			return fmt.Errorf("clear an unfinished database cluster: %w", err)
-		}
-		out, err := initdb(ctx, bin, who, fresh, locale, cfg)
-		if err == nil {
-			return install(fresh, data)
-		}
-		failure = fmt.Errorf("initdb: %w: %s", err, reason(out))
-		if !bytes.Contains(out, []byte("invalid locale")) {
-			break
-		}
+	if err := os.RemoveAll(fresh); err != nil {
+		return fmt.Errorf("clear an unfinished database cluster: %w", err)
 	}
-	return errors.Join(failure, os.RemoveAll(fresh))
+	if out, err := initdb(ctx, bin, who, fresh, cfg); err != nil {
+		return errors.Join(fmt.Errorf("initdb: %w: %s", err, reason(out)), os.RemoveAll(fresh))
+	}
+	if err := os.Rename(fresh, data); err != nil {
+		return fmt.Errorf("put the database cluster in place: %w", err)
+	}
+	return nil
 }
 
-func initdb(ctx context.Context, bin binaries, who account, dir, locale string, cfg Config) ([]byte, error) {
+func initdb(ctx context.Context, bin binaries, who account, dir string, cfg Config) ([]byte, error) {
 	args := []string{
-		"--pgdata=" + dir, "--username=" + superuser, "--auth=trust", "--encoding=UTF8", "--locale=" + locale,
+		// C.UTF-8 knows the letters of all languages and compares by bytes.
+		"--pgdata=" + dir, "--username=" + superuser, "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8",
 		"--data-checksums", "--no-instructions",
 	}
 	if cfg.Locale != "" {
@@ -60,21 +52,6 @@ func initdb(ctx context.Context, bin binaries, who account, dir, locale string, 
 	cmd.Stdout, cmd.Stderr = out, out
 	err := run(cmd)
 	return out.bytes(), err
-}
-
-// install renames a finished cluster, which initdb has synced, into its place.
-func install(fresh, data string) error {
-	if err := os.Rename(fresh, data); err != nil {
-		return fmt.Errorf("put the database cluster in place: %w", err)
-	}
-	parent, err := os.Open(filepath.Dir(data))
-	if err != nil {
-		return fmt.Errorf("sync the directory of PostgreSQL: %w", err)
-	}
-	if err := errors.Join(parent.Sync(), parent.Close()); err != nil {
-		return fmt.Errorf("sync the directory of PostgreSQL: %w", err)
-	}
-	return nil
 }
 
 // run returns a short child's outcome. Like the server itself it dies with this process,
