@@ -161,7 +161,7 @@ func (s *system) work(t *testing.T, id string, state string) imports.Import {
 		i, err = s.db.Import(t.Context(), owner.Workspace, id)
 		require.NoError(t, err)
 		return i.State == state || i.State == api.ImportFailed
-	}, 5*time.Minute, 10*time.Millisecond)
+	}, 5*time.Minute, 4*time.Millisecond)
 	cancel()
 	<-done
 	require.Equal(t, state, i.State, i.Problem)
@@ -514,10 +514,11 @@ func TestImports_FilesThatAreNoTextFailWithWords(t *testing.T) {
 
 func TestImports_PartsMayComeInAnyOrder(t *testing.T) {
 	s := start(t)
-	text := file(220)
-	const parts = 10_000
+	text, parts := file(220), 2000
+	if os.Getenv("TEST_LONG") != "" {
+		parts = 10_000 // the most
+	}
 	size := len(text)/parts + 1
-	require.GreaterOrEqual(t, len(text), parts, "a byte or two a part")
 	i, err := s.Begin(t.Context(), owner, imports.Settings{Name: "links.csv", TimeZone: "UTC"})
 	require.NoError(t, err)
 	for k := range parts {
