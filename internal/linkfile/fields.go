@@ -123,14 +123,15 @@ func (d *draft) setField(field any, name string, v value) (err error) {
 	return err
 }
 
-// readNumber reads a whole number. A spreadsheet may have written it with a fraction.
+// readNumber reads a whole number. A spreadsheet may have written it with a fraction, but
+// 1.000 is a thousand in many languages.
 func readNumber(column, s string) (int64, error) {
 	if s = strings.TrimSpace(s); s == "" {
 		return 0, nil
 	}
 	whole, fraction, _ := strings.Cut(s, ".")
 	n, err := strconv.ParseInt(whole, 10, 64)
-	if err != nil || strings.Trim(fraction, "0") != "" {
+	if err != nil || strings.Trim(fraction, "0") != "" || len(fraction) == 3 {
 		return 0, fmt.Errorf("%s %.40q is no whole number", column, s)
 	}
 	return n, nil

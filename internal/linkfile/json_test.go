@@ -33,6 +33,7 @@ func TestMapper_SaysWhatIsWrongWithJSONInPlainWords(t *testing.T) {
 		`{"expires_at": "soon"}`:               `expires_at: "soon" is no date in the notation iso, such as 2030-12-31`,
 		`{"redirect_status": "x"}`:             `redirect_status "x" is no whole number`,
 		`{"max_clicks": 1.5}`:                  `max_clicks "1.5" is no whole number`,
+		`{"max_clicks": "1.000"}`:              `max_clicks "1.000" is no whole number`,
 		`{"active": "perhaps"}`:                `active "perhaps" is neither true nor false`,
 		`{"metadata": [1]}`:                    "metadata is no JSON object",
 		`["original_url"]`:                     "expected an object, and there is a list",

@@ -18,7 +18,7 @@ func TestShape_TakesTheNamesOfColumnsHoweverTheyAreWritten(t *testing.T) {
 	spring := api.NewLink{OriginalURL: "https://example.com/", CustomCode: "spring", Title: "Spring"}
 	for _, header := range []string{
 		"keyword,URL,title", "custom_code,long_url,title", "Back-half,Long URL,TITLE", "shortCode,longUrl,Title", "SlashTag, Destination ,name",
-		"short code,original_url,title", "\"Custom_Code\",target_url,title",
+		"short code,original_url,title", "\"Custom_Code\",target_url,title", "Keyword\u200b,\ufeffURL\u00a0,title",
 	} {
 		links, refused := linksOf(t, header+"\nspring,https://example.com/,Spring\n", linkfile.Options{})
 		require.Empty(t, refused)

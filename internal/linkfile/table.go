@@ -23,7 +23,7 @@ var personal = []string{
 // are the same.
 func plainName(name string) string {
 	return strings.Map(func(c rune) rune {
-		if strings.ContainsRune(" _-./:\t\u00a0", c) {
+		if strings.ContainsRune(" _-./:\t\u00a0\u200b\u2060\ufeff", c) {
 			return -1
 		}
 		return c
