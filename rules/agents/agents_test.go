@@ -83,7 +83,8 @@ func TestClassifier_PreviewIsABotOfAChatOrASocialNetwork(t *testing.T) {
 		"Mozilla/5.0 (compatible; redditbot/1.0; +http://www.reddit.com/feedback)", "Mozilla/5.0 (compatible; vkShare; +http://vk.com/dev/Share)",
 		"Iframely/1.3.1 (+https://iframely.com/docs/about)", "Mozilla/5.0 (compatible; Embedly/0.2; +http://support.embed.ly/)", "Synapse (bot; +https://github.com/matrix-org/synapse)",
 		"Pleroma 2.6.0; https://social.example <me@social.example>", "Akkoma 3.10.4", "GoToSocial/0.14 (+https://social.example)", "Friendica 'Fern' 2024",
-		"Pixelfed/0.11", "Matrix-Media-Repo/1.3",
+		"Pixelfed/0.11", "Matrix-Media-Repo/1.3", "XING-contenttabreceiver/2.0", "Mozilla/5.0 (compatible; ZoomBot; http://zoom.us)", "Rocket.Chat/6.0",
+		"Mozilla/5.0 (compatible; KeybaseBot; +https://keybase.io)", "Discourse Forum Onebox v3.2", "PieFed/1.0; +https://feed.example", "Viber/15.0",
 	} {
 		require.Equal(t, agents.Bot|agents.Preview, c.Classify([]byte(agent)).Set&(agents.Bot|agents.Preview), agent)
 	}
