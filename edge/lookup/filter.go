@@ -11,8 +11,9 @@ const (
 	leastKeyBits = 4 // below that a filter is not worth its memory
 )
 
-// filter recognises most keys that the store does not have. It is a Bloom filter in which
-// all bits of a key lie in one cache line, one in each word of it. No key is ever removed.
+// filter recognises most keys that the store does not have. It is a Bloom filter in
+// which all bits of a key lie in one cache line, one in each word of it. No key is ever
+// removed.
 type filter struct {
 	ready    atomic.Bool // all keys of the store are in it
 	mem      []byte
