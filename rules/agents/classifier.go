@@ -2,6 +2,7 @@ package agents
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"strings"
 	"sync"
@@ -31,7 +32,7 @@ const (
 var signNames = map[string]signs{
 	"only ios": signOnlyIOS, "view": signView, "version 4": signVersion4, "chrome": signChrome, "firefox": signFirefox,
 	"safari": signSafari, "webkit": signWebKit, "mobile": signMobile, "tablet": signTablet, "television": signTelevision,
-	"tizen": signTizen, "app": signApp,
+	"tizen": signTizen, "app": signApp, "software": signSoftware, "preview": signPreview,
 }
 
 // Classifier classifies user agents. Many goroutines may use one at once. The nil
@@ -48,28 +49,19 @@ type Agent struct {
 	Browser string // such as Chrome, the app that shows the page, or the name of a bot; "": unknown
 }
 
-// The kinds of devices.
-const (
-	deviceDesktop = "desktop"
-	deviceMobile  = "mobile"
-	deviceTablet  = "tablet"
-	deviceBot     = "bot"
-	deviceUnknown = "unknown"
-)
-
 // Device returns the kind of device: desktop, mobile, tablet, bot or unknown.
 func (a *Agent) Device() string {
 	switch {
 	case a.Set&Bot != 0:
-		return deviceBot
+		return "bot"
 	case a.Set&Tablet != 0:
-		return deviceTablet
+		return "tablet"
 	case a.Set&Mobile != 0:
-		return deviceMobile
+		return "mobile"
 	case a.Set&Desktop != 0:
-		return deviceDesktop
+		return "desktop"
 	}
-	return deviceUnknown
+	return "unknown"
 }
 
 // packaged is the classifier that knows the words of this package alone.
@@ -111,12 +103,8 @@ func New(own []string) (*Classifier, error) {
 		case "bot":
 			f.name = uint8(len(c.bots))
 			c.bots = append(c.bots, e)
-		case "software":
-			f.signs = signSoftware
-		case "preview":
-			f.signs = signPreview
 		default:
-			if f.signs = signNames[e.name]; f.signs == 0 {
+			if f.signs = signNames[cmp.Or(e.name, e.kind)]; f.signs == 0 {
 				return nil, fmt.Errorf("names.txt has the unknown sign %q", e.name)
 			}
 		}
