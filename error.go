@@ -23,6 +23,7 @@ const (
 	EStale        ErrorCode = "stale"                  // the resource has changed since it was read; 412
 	EInProgress   ErrorCode = "in-progress"            // the same request is being answered; 409, try again
 	EKeyReused    ErrorCode = "key-reused"             // the idempotency key belongs to another request; 422
+	ECounting     ErrorCode = "counting"               // the answer is being counted; 202, try again
 	EUnavailable  ErrorCode = "unavailable"            // try again later; 503
 	EExhausted    ErrorCode = "keys-exhausted"         // no key left in the region; 503
 	EInternal     ErrorCode = "internal"               // a fault of the service; 500

@@ -91,9 +91,16 @@ type UnknownDay struct {
 // WorkspaceStats are the statistics of all links of a workspace, or of a group of them.
 type WorkspaceStats struct {
 	Links *int64 `json:"links,omitzero" doc:"Of a group: the number of its links."`
+	KeptAnswer
 	ClickStats
 	Top      []TopLink `json:"top" doc:"The links with the most clicks from breakdown_from to breakdown_to, most first. Their numbers are exact."`
 	TopExact bool      `json:"top_exact" doc:"True when no other link has more clicks than the last of top. The 1,000 links with the most clicks are known for each day; the value is false where clicks are spread so evenly over more links that others may have as many, and while very many clicks wait to be added to their days."`
+}
+
+// KeptAnswer describes the age of an answer that was counted before it was asked for.
+type KeptAnswer struct {
+	CountedAt  *time.Time `json:"counted_at,omitzero" doc:"Of an answer about very many links, which is counted in the background: the moment of the count. It has the links, tags and clicks of that moment, and is counted again when it is asked for."`
+	Rebuilding bool       `json:"rebuilding,omitzero" doc:"True while such an answer is being counted again."`
 }
 
 // ClickStats are the statistics of a link or a workspace in a time range.
@@ -204,6 +211,7 @@ type GroupTable struct {
 	Behind        []string   `json:"behind" doc:"Nodes whose clicks may be missing."`
 	Found         int        `json:"found" minimum:"0" doc:"Number of groups, also of those beyond the limit."`
 	Groups        []Group    `json:"groups" doc:"Most clicks first."`
+	KeptAnswer
 }
 
 // Group counts the clicks of the links that have a tag, a domain or a creator now.

@@ -283,7 +283,7 @@ func (c *Client) exchange(ctx context.Context, method, path string, header http.
 	if len(body) > maxAnswer {
 		return answer{}, fmt.Errorf("the answer of %s is larger than %d bytes", c.base, maxAnswer)
 	}
-	if resp.StatusCode >= 300 {
+	if resp.StatusCode >= 300 || resp.StatusCode == http.StatusAccepted {
 		return answer{}, problem(resp, body)
 	}
 	return answer{resp.Header, resp.StatusCode, body}, nil

@@ -62,12 +62,14 @@ type StatsStore interface {
 	WorkspaceClicks(ctx context.Context, ws waypost.WorkspaceID, s *Span, n *NameQuery, top int) (Counted, TopLinks, error)
 
 	// GroupClicks returns the clicks of the links that are in a group now, and the top links
-	// among them.
+	// among them. A count that takes too long is made in the background and kept;
+	// GroupClicks returns ECounting until then, and keeps the answer up to date as long as
+	// it is asked for. The same goes for GroupRows.
 	GroupClicks(ctx context.Context, ws waypost.WorkspaceID, g LinkGroup, s *Span, n *NameQuery, top int) (GroupCounted, error)
 
 	// GroupRows returns the groups of links that have a tag, a domain or a creator now, with
 	// their clicks in the UTC days [first, end), and the clicks of the workspace.
-	GroupRows(ctx context.Context, ws waypost.WorkspaceID, by GroupBy, first, end int32) (rows []GroupRow, clicks int64, err error)
+	GroupRows(ctx context.Context, ws waypost.WorkspaceID, by GroupBy, first, end int32) (GroupsCounted, error)
 
 	// CrossedClicks returns the single clicks of people in a span of UTC days by two names,
 	// MaxCrossedNames of each, and all clicks of people there: of a link if it is not 0, of
@@ -248,7 +250,7 @@ func (s *Clicks) complete(ctx context.Context, span *Span, now time.Time) (Compl
 	if err != nil {
 		return Completeness{}, err
 	}
-	return completeness(nodes, span.To(), now), nil
+	return CompletenessOf(nodes, span.To(), now), nil
 }
 
 // News changes with the links and clicks of a workspace, and is cheap to look up.

@@ -37,12 +37,42 @@ type GroupCounted struct {
 	Top          TopLinks
 	Links        int64 // of the group
 	Clicks, Bots int64 // in all time
+	Kept         *Kept
+}
+
+// Kept says that an answer was counted before it was asked for, because its count takes
+// longer than a request may wait.
+type Kept struct {
+	At         time.Time // of the count: its links are those of that moment
+	Complete   Completeness
+	Rebuilding bool // it is being counted again
+}
+
+// GroupsCounted holds the groups of a table.
+type GroupsCounted struct {
+	Rows   []GroupRow
+	Clicks int64 // of the workspace
+	Kept   *Kept
+}
+
+// complete returns the completeness of an answer for a span, of which now is the
+// completeness at the moment of the question.
+func (k *Kept) complete(span *Span, now Completeness) Completeness {
+	if k == nil {
+		return now
+	}
+	c := k.Complete
+	if !c.Until.IsZero() && !c.Until.Before(span.To()) {
+		c.Behind = nil
+	}
+	return c
 }
 
 // GroupStats are the statistics of a group of links.
 type GroupStats struct {
 	WorkspaceStats
 	Links int64 // of the group
+	Kept  *Kept
 }
 
 // find returns the group that a client names. It returns ENotFound for an unknown domain,
@@ -84,13 +114,13 @@ func (s *Clicks) GroupStats(ctx context.Context, actor Actor, group GroupQuery, 
 		return GroupStats{}, err
 	}
 	stats := summarize(span, q.Named, &c.Counted)
-	stats.Complete = complete
+	stats.Complete = c.Kept.complete(&span, complete)
 	stats.setTotals(c.Clicks, c.Bots)
 	stats.Compared, err = s.compare(ctx, q.Compare, &stats, now, func(span *Span) (Counted, error) {
 		c, err := s.stats.GroupClicks(ctx, actor.Workspace, g, span, nil, 0)
 		return c.Counted, err
 	})
-	return GroupStats{WorkspaceStats: WorkspaceStats{Stats: stats, Top: c.Top}, Links: c.Links}, err
+	return GroupStats{WorkspaceStats: WorkspaceStats{Stats: stats, Top: c.Top}, Links: c.Links, Kept: c.Kept}, err
 }
 
 // GroupBy is a property of links by which a table lists their groups.
@@ -134,6 +164,7 @@ type GroupTable struct {
 	Found    int   // groups, of which Rows are the first
 	Clicks   int64 // of the workspace
 	Complete Completeness
+	Kept     *Kept
 }
 
 // GroupTable returns the groups of the actor's workspace by tag, domain or creator.
@@ -151,12 +182,15 @@ func (s *Clicks) GroupTable(ctx context.Context, actor Actor, q GroupTableQuery)
 		return GroupTable{}, waypost.Errorf(waypost.EInvalid, "limit must be 1 to %d", MaxGroups)
 	}
 	t := GroupTable{Span: span}
-	if t.Complete, err = s.complete(ctx, &span, now); err != nil {
+	complete, err := s.complete(ctx, &span, now)
+	if err != nil {
 		return GroupTable{}, err
 	}
-	if t.Rows, t.Clicks, err = s.stats.GroupRows(ctx, actor.Workspace, q.By, first, end); err != nil {
+	c, err := s.stats.GroupRows(ctx, actor.Workspace, q.By, first, end)
+	if err != nil {
 		return GroupTable{}, err
 	}
+	t.Rows, t.Clicks, t.Kept, t.Complete = c.Rows, c.Clicks, c.Kept, c.Kept.complete(&span, complete)
 	search := strings.ToLower(norm.NFC.String(q.Search))
 	t.Rows = slices.DeleteFunc(t.Rows, func(r GroupRow) bool { return !strings.Contains(strings.ToLower(r.Name), search) })
 	slices.SortFunc(t.Rows, func(x, y GroupRow) int { return cmp.Or(cmp.Compare(y.Clicks, x.Clicks), cmp.Compare(x.Name, y.Name)) })

@@ -52,9 +52,9 @@ const (
 	shortestSilence = time.Minute
 )
 
-// completeness returns the completeness of a span that ends at to. Edges that have
+// CompletenessOf returns the completeness of a span that ends at to. Edges that have
 // stopped and have shipped everything do not count.
-func completeness(nodes []EdgeProgress, to, now time.Time) Completeness {
+func CompletenessOf(nodes []EdgeProgress, to, now time.Time) Completeness {
 	var c Completeness
 	if now.Before(to) {
 		to = now

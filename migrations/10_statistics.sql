@@ -135,6 +135,54 @@ CREATE TABLE unknown_report (
     PRIMARY KEY (node, boot)
 ) WITH (fillfactor = 50);
 
+-- Questions about many links, whose answers are counted in the background and kept: the
+-- statistics of a group of links, or a table of groups. question is JSON, and key its
+-- SHA-256. The days from first_day on are counted. A question that was not asked for 30
+-- days goes.
+CREATE TABLE stats_question (
+    id           bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    workspace_id bigint      NOT NULL,
+    key          bytea       NOT NULL CHECK (octet_length(key) = 32),
+    question     jsonb       NOT NULL,
+    first_day    date        NOT NULL,
+    asked_at     timestamptz NOT NULL DEFAULT now(),
+    begun_at     timestamptz, -- of the newest count, also of one that failed
+    UNIQUE (workspace_id, key)
+);
+
+-- The newest answer to each. links are the ids of a group's links, as package analytics
+-- packs them; days is a table of groups.
+CREATE TABLE stats_answer (
+    question_id    bigint      PRIMARY KEY REFERENCES stats_question ON DELETE CASCADE,
+    workspace_id   bigint      NOT NULL,
+    counted_at     timestamptz NOT NULL,
+    took           interval    NOT NULL,
+    first_day      date        NOT NULL, -- days from here on are counted
+    complete_until timestamptz,
+    behind         text[]      NOT NULL,
+    clicks         bigint      NOT NULL, -- of the group, in all time
+    bot_clicks     bigint      NOT NULL,
+    links          bytea,
+    days           json
+);
+
+-- The days of a group, as those of click_workspace_day. A day is exact as long as the
+-- group has the same links, and the workspace as many clicks on that day.
+CREATE TABLE stats_answer_day (
+    question_id      bigint NOT NULL REFERENCES stats_question ON DELETE CASCADE,
+    workspace_id     bigint NOT NULL,
+    day              date   NOT NULL,
+    workspace_clicks bigint NOT NULL,
+    clicks           bigint NOT NULL,
+    bot_clicks       bigint NOT NULL,
+    quarters         bytea  NOT NULL,
+    breakdown        bytea  NOT NULL,
+    visitors         bytea  NOT NULL,
+    top              bytea  NOT NULL,
+    PRIMARY KEY (question_id, day)
+);
+SELECT click_protect(t) FROM unnest('{stats_question,stats_answer,stats_answer_day}'::regclass[]) t;
+
 -- Saved views of statistics: a name for filters, as the console has them in its address.
 -- A public view is a page of one link, for everyone who has its secret.
 CREATE TABLE stats_view (

@@ -3,10 +3,13 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -219,7 +222,7 @@ func showTable[T any](p clicksCommands, c *cobra.Command, name string, query url
 		if p.output == "csv" {
 			return p.writeCSV(c, server, path)
 		}
-		t, err := client.Get[T](c.Context(), server, path)
+		t, err := waitForCount(p, c, func() (T, error) { return client.Get[T](c.Context(), server, path) })
 		if err != nil {
 			return err
 		}
@@ -229,12 +232,32 @@ func showTable[T any](p clicksCommands, c *cobra.Command, name string, query url
 
 // writeCSV prints the statistics at a path as CSV.
 func (p clicksCommands) writeCSV(c *cobra.Command, server *client.Client, path string) error {
-	text, err := server.Raw(c.Context(), path, "text/csv")
+	text, err := waitForCount(p, c, func() ([]byte, error) { return server.Raw(c.Context(), path, "text/csv") })
 	if err != nil {
 		return err
 	}
 	_, err = p.stdout.Write(text)
 	return err
+}
+
+// waitForCount repeats a request while its answer is being counted, and says so once.
+func waitForCount[T any](p clicksCommands, c *cobra.Command, ask func() (T, error)) (answer T, err error) {
+	told := false
+	err = client.Retry{Again: func(err error) (after time.Duration, again bool) {
+		problem, is := errors.AsType[*client.Problem](err)
+		if !is || problem.Status != http.StatusAccepted {
+			return 0, false
+		}
+		if !told {
+			told = true
+			_, _ = fmt.Fprintln(p.stderr, "waypost: waiting for the count of the clicks of very many links, which may take minutes")
+		}
+		return problem.RetryAfter, true
+	}}.Do(c.Context(), func() (err error) {
+		answer, err = ask()
+		return err
+	})
+	return answer, err
 }
 
 func (p clicksCommands) unknownCommand() *cobra.Command {
@@ -267,7 +290,7 @@ func (p clicksCommands) showStats(c *cobra.Command, path string) error {
 		if p.output == "csv" {
 			return p.writeCSV(c, server, path)
 		}
-		answer, err := client.Get[json.RawMessage](c.Context(), server, path)
+		answer, err := waitForCount(p, c, func() (json.RawMessage, error) { return client.Get[json.RawMessage](c.Context(), server, path) })
 		if err != nil {
 			return err
 		}

@@ -106,6 +106,9 @@ func (f *statistics) WorkspaceStats(_ context.Context, _ controlplane.Actor,
 func (f *statistics) GroupStats(ctx context.Context, actor controlplane.Actor, group controlplane.GroupQuery,
 	q controlplane.StatsQuery,
 ) (controlplane.GroupStats, error) {
+	if group.Creator == "many" {
+		return controlplane.GroupStats{}, waypost.Errorf(waypost.ECounting, "the clicks are being counted")
+	}
 	if group.Host == "unknown.example" {
 		return controlplane.GroupStats{}, waypost.Errorf(waypost.ENotFound, "there is no such domain")
 	}

@@ -14,7 +14,12 @@ import (
 const groupDescription = "\n\nWith `tag`, `domain` or `created_by`, the statistics are those of a group: of all clicks of the links that have the tags, " +
 	"the domain and the creator now, whenever the clicks were. A deleted link is in no group until it is restored. Unique visitors of a " +
 	"group are the different visitors of all its links on each day, up to 2,048 exactly and more with a standard error of 0.8 %, added up " +
-	"over the days. A group with more than 50,000 links, or with more than 200,000 days of links that had clicks, is refused."
+	"over the days.\n\n" + keptDescription
+
+const keptDescription = "An answer about more than 50,000 links, or 200,000 days of links that had clicks, takes too long to count while a request waits. " +
+	"The first time it is 202 with a problem of type counting: ask again after Retry-After. It is then kept, and each time that it is asked for, it is " +
+	"counted again in the background, if the last count is 20 times as long ago as it took. Until then the answer is that of counted_at, with the links " +
+	"and tags of that moment, complete up to complete_until; rebuilding is true while a new one is being counted. A workspace has up to 100 such answers. "
 
 // ofGroup holds the parameters that name a group of links.
 type ofGroup struct {
@@ -55,8 +60,7 @@ func (in *inGroup) group() (controlplane.GroupQuery, error) {
 }
 
 const tableDescription = "The groups of the live links with their clicks in whole UTC days, most clicks first, also groups without clicks. " +
-	"A link with several tags is in several groups. Refused for a workspace with more than 100,000 links, or with more days of links than " +
-	"can be added up at once. "
+	"A link with several tags is in several groups. " + keptDescription
 
 // registerGroups adds the tables of groups.
 func registerGroups(rt *router, a *statisticsAPI) {
@@ -65,7 +69,7 @@ func registerGroups(rt *router, a *statisticsAPI) {
 			id: "stats-" + string(by), method: http.MethodGet, path: api.PathStats + "/" + string(by),
 			summary:     "Compare the clicks of links by " + strings.TrimSuffix(string(by), "s"),
 			description: tableDescription + statsDescription, scopes: []controlplane.Scope{controlplane.ScopeAnalytics},
-			answers: tables(rt.document.schemas.of(typeOf[api.GroupTable](), "")),
+			problems: []int{http.StatusAccepted}, answers: tables(rt.document.schemas.of(typeOf[api.GroupTable](), "")),
 		}, func(ctx context.Context, in *groupTableInput) (*table, error) { return a.groups(ctx, by, in) })
 	}
 }
@@ -103,7 +107,7 @@ func (a *statisticsAPI) groups(ctx context.Context, by controlplane.GroupBy, in 
 	}
 	shown := api.GroupTable{
 		From: t.Span.From(), To: t.Span.To(), Clicks: t.Clicks, Found: t.Found, Groups: make([]api.Group, len(t.Rows)),
-		CompleteUntil: moment(t.Complete.Until), Behind: append([]string{}, t.Complete.Behind...),
+		CompleteUntil: moment(t.Complete.Until), Behind: append([]string{}, t.Complete.Behind...), KeptAnswer: keptOf(t.Kept),
 	}
 	rows := [][]string{{"name", "links", "clicks", "bot_clicks", "people", "share", "clicks_before"}}
 	for i, r := range t.Rows {
@@ -123,4 +127,12 @@ func (a *statisticsAPI) groups(ctx context.Context, by controlplane.GroupBy, in 
 		})
 	}
 	return &table{json: shown, file: "clicks-" + string(by), form: in.csvForm, groups: rows}, nil
+}
+
+// keptOf describes the age of an answer.
+func keptOf(k *controlplane.Kept) api.KeptAnswer {
+	if k == nil {
+		return api.KeptAnswer{}
+	}
+	return api.KeptAnswer{CountedAt: moment(k.At), Rebuilding: k.Rebuilding}
 }

@@ -158,7 +158,7 @@ func (d *document) problemAnswer(status int) answer {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		a.Headers["WWW-Authenticate"] = textHeader("How to authenticate (RFC 6750).")
-	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusAccepted:
 		a.Headers["Retry-After"] = textHeader("Seconds to wait before another try.")
 	case http.StatusConflict:
 		a.Headers["Retry-After"] = textHeader("Seconds to wait before another try, when the same request is in progress.")

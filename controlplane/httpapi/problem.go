@@ -27,6 +27,7 @@ type kind struct {
 }
 
 var kinds = map[waypost.ErrorCode]kind{
+	waypost.ECounting:     {http.StatusAccepted, "The answer is being counted", "5"},
 	waypost.EMalformed:    {http.StatusBadRequest, "The request cannot be read", ""},
 	waypost.EUnauthorized: {http.StatusUnauthorized, "Valid credentials are required", ""},
 	waypost.ESecondFactor: {http.StatusUnauthorized, "A code of the second factor is required", ""},

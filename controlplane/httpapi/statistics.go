@@ -122,7 +122,7 @@ func registerStatistics(rt *router, a *statisticsAPI) {
 	handle(rt, operation{
 		id: "workspace-stats", method: http.MethodGet, path: api.PathStats, summary: "Get the statistics of all links of the workspace, or of a group of them",
 		description: "Of all links together, deleted ones included, because their clicks were counted. " + statsDescription + rangeDescription + groupDescription,
-		scopes:      []controlplane.Scope{controlplane.ScopeAnalytics}, problems: []int{http.StatusNotFound},
+		scopes:      []controlplane.Scope{controlplane.ScopeAnalytics}, problems: []int{http.StatusNotFound, http.StatusAccepted},
 		answers: tables(rt.document.schemas.of(typeOf[api.WorkspaceStats](), "")),
 	}, a.workspace)
 	registerGroups(rt, a)
@@ -249,7 +249,7 @@ func (a *statisticsAPI) workspace(ctx context.Context, in *workspaceStatsInput) 
 	}
 	shown := api.WorkspaceStats{
 		ClickStats: clickStatsOf(&stats.Stats), Top: make([]api.TopLink, len(stats.Top.Links)),
-		TopExact: stats.Top.Exact,
+		TopExact: stats.Top.Exact, KeptAnswer: keptOf(stats.Kept),
 	}
 	if !group.IsZero() {
 		shown.Links = &stats.Links

@@ -135,6 +135,9 @@ func TestStats_TablesOfGroups(t *testing.T) {
 	}, f.tables[0])
 	require.Equal(t, controlplane.GroupTableQuery{By: controlplane.ByCreator, Limit: 100}, f.tables[1])
 	requireProblem(t, a.do(call{path: "/api/v1/stats/tags?from=soon", key: statsKey}), 422, "invalid")
+	res = a.do(call{path: "/api/v1/stats?created_by=many", key: statsKey})
+	requireProblem(t, res, 202, "counting")
+	require.Equal(t, "5", res.Header.Get("Retry-After"))
 }
 
 func TestStats_OfTwoBreakdowns(t *testing.T) {

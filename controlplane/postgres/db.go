@@ -150,8 +150,13 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	p := &pool{Pool: scoped.NewPool(cfg.Logger, cfg.MaxConns), highWater: highWater, changed: newHint(), news: make(chan struct{}, 1)}
 	history := &DatabaseHistory{pool: p, cfg: cfg}
 	budgets := &BudgetStore{pool: p}
+	fleet := &FleetStore{pool: p}
 	counted := analytics.New(p.Pool, analytics.Config{
 		EventSample: cfg.EventSample, EventMonths: cfg.EventMonths, ExportEvents: cfg.ExportEvents, Budgets: budgets, Now: p.clock.now,
+		Complete: func(ctx context.Context) (controlplane.Completeness, error) {
+			nodes, err := fleet.Progress(ctx)
+			return controlplane.CompletenessOf(nodes, p.clock.now(), p.clock.now()), err
+		},
 	})
 	access := &AccessStore{pool: p, eventSample: cfg.EventSample}
 	db := &DB{
@@ -160,7 +165,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		KeyRangeStore:   &KeyRangeStore{pool: p, history: history},
 		AccessStore:     access,
 		SignInStore:     &SignInStore{access},
-		FleetStore:      &FleetStore{pool: p},
+		FleetStore:      fleet,
 		BudgetStore:     budgets,
 		BlockStore:      &BlockStore{pool: p},
 		ImportStore:     &ImportStore{pool: p},

@@ -65,6 +65,9 @@ reserved_key: backup=r operator=rawd tenant=raw
 retired_code: backup=r ingest=r operator=rawd reaper=ra search=ra
 second_factor: backup=r operator=rawd
 sign_in_link: backup=r operator=rawd
+stats_answer: backup=r operator=rawd tenant=rawd
+stats_answer_day: backup=r operator=rawd tenant=rawd
+stats_question: backup=r operator=rawd tenant=rawd
 stats_view: backup=r operator=rawd tenant=rawd
 unknown_address: backup=r ingest=rawd operator=rawd tenant=r
 unknown_report: backup=r ingest=rawd operator=rawd
@@ -214,6 +217,9 @@ func TestWithoutWorkspacesATenantSeesNothingInAnyTable(t *testing.T) {
 		`INSERT INTO import_part VALUES ('an-import-of-rows', 1, 1, 0, sha256(''), '')`,
 		`INSERT INTO import_rows VALUES ('an-import-of-rows', false, 0, 1, '')`,
 		`INSERT INTO stats_view (workspace_id, name, query) VALUES (1, 'spring', 'tag=spring')`,
+		`INSERT INTO stats_question (workspace_id, key, question, first_day) VALUES (1, sha256(''), '{}', current_date)`,
+		`INSERT INTO stats_answer SELECT id, 1, now(), '0', current_date, now(), '{}', 1, 0, '', NULL FROM stats_question`,
+		`INSERT INTO stats_answer_day SELECT id, 1, current_date, 1, 1, 0, '', '', '', '' FROM stats_question`,
 	} {
 		exec(t, hand, sql)
 	}

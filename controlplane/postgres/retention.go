@@ -40,6 +40,7 @@ func (db *DB) retention() []retained {
 		{table: "click_event", until: "EventMonths whole months; by KeepEvents"},
 		{table: "unknown_address", age: controlplane.UnknownDays * 24 * time.Hour, until: "the age of its day, or keptUnknown without enough visitors", forget: db.forgetUnknown},
 		{table: "unknown_report", age: keptUnknown, until: "the age; by forgetUnknown"},
+		{table: "stats_question", age: analytics.KeptAnswers, until: "the age after it was asked; with stats_answer and stats_answer_day; by KeepAnswers"},
 		{table: "user_session", age: keptSessions, until: "the age after its end; when uses are stored"},
 		{table: "sign_in_link", until: "its end; when uses are stored"},
 		{table: "edge_order", until: "keptEdgeOrders newer ones; by the next order"},

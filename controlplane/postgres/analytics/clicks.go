@@ -35,6 +35,9 @@ type Config struct {
 	ExportEvents string
 	Budgets      Budgets
 	Now          func() time.Time // by PostgreSQL's clock
+
+	// Complete returns the time up to which clicks are counted.
+	Complete func(context.Context) (controlplane.Completeness, error)
 }
 
 // Budgets ends budgets by the clicks that were counted.

@@ -2,6 +2,7 @@ package analytics
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 
@@ -53,7 +54,7 @@ SELECT coalesce(sum(clicks - bot_clicks), 0)::bigint FROM (
 	SELECT clicks, bot_clicks FROM click_workspace_day WHERE ` + ofDays + `
 	UNION ALL SELECT clicks, bot_clicks FROM click_workspace_part WHERE ` + ofDays + `) d`
 
-var errManySingles = waypost.Errorf(waypost.EInvalid, "there are too many single clicks to cross at once: ask for fewer days")
+var errManySingles = waypost.Errorf(waypost.EInvalid, "there are too many links or single clicks to cross at once: ask for fewer days")
 
 // CrossedClicks implements controlplane.StatsStore.
 func (db *Store) CrossedClicks(
@@ -75,7 +76,11 @@ func (db *Store) CrossedClicks(
 				return err
 			}
 			singles, args = singlesOf, append(args, r.ids)
-			r.left, r.totalled, r.counted = liveDays, true, func(_ int64, _ int32, c rollup.Count) { clicks += int64(c.Clicks - c.Bots) }
+			r.left, r.totalled, r.counted = liveDays, true, func(step map[linkDay]rollup.Count) {
+				for _, c := range step {
+					clicks += int64(c.Clicks - c.Bots)
+				}
+			}
 			_, err = r.days(ctx, first, end)
 		}
 		if err != nil {
@@ -96,7 +101,7 @@ func (db *Store) CrossedClicks(
 		})
 		return err
 	})
-	if scoped.PgCode(err) == scoped.QueryCanceled {
+	if errors.Is(err, errLarge) || scoped.PgCode(err) == scoped.QueryCanceled {
 		err = errManySingles
 	}
 	return cells, clicks, scoped.Classify("cross single clicks", err)

@@ -128,6 +128,8 @@ func (e *erasure) deleteRows(ctx context.Context, tx pgx.Tx) error {
 		e.done.Events += gone
 		return err
 	})
+	// Kept answers hold the clicks, too; they are counted again when asked for.
+	q.Queue(`DELETE FROM stats_question WHERE `+scoped.OfWorkspace("workspace_id", "$1"), e.workspace)
 	return tx.SendBatch(ctx, &q).Close()
 }
 

@@ -32,9 +32,9 @@ func (db *Store) CountIn(ctx context.Context, workspaces, sql string) (n int64, 
 
 // LimitGroups sets the bounds of groups until the end of a test.
 func LimitGroups(t testing.TB, links, days int) {
-	l, d := liveLinks, liveDays
-	t.Cleanup(func() { liveLinks, liveDays = l, d })
-	liveLinks, liveDays = links, days
+	l, d, tl, td := liveLinks, liveDays, tableLinks, tableDays
+	t.Cleanup(func() { liveLinks, liveDays, tableLinks, tableDays = l, d, tl, td })
+	liveLinks, liveDays, tableLinks, tableDays = links, days, links, days
 }
 
 // LimitSingles sets the bound of crossed clicks until the end of a test.

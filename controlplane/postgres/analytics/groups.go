@@ -2,6 +2,7 @@ package analytics
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -17,9 +18,9 @@ import (
 var liveLinks, liveDays = 50_000, 200_000
 
 const (
-	// groupStep bounds the links of one statement, and areasLooked the areas that are
-	// looked up one by one.
-	groupStep   = 50_000
+	// groupStep bounds the links of one statement, whose clicks by day are in memory, and
+	// areasLooked the areas that are looked up one by one.
+	groupStep   = 10_000
 	areasLooked = 5_000
 )
 
@@ -34,17 +35,18 @@ type groupReader struct {
 	total     rollup.Count
 	totalled  bool // the total is known, because days were read before
 
-	// counted gets the clicks of each link and day, sometimes in several pieces.
-	counted func(link int64, day int32, c rollup.Count)
+	// counted gets the clicks of each link and day, in steps.
+	counted func(step map[linkDay]rollup.Count)
 }
 
-var errLarge = waypost.Errorf(waypost.EInvalid, "the group has too many links, or they have clicks on too many days: ask for fewer days")
+// errLarge says that a question cannot be answered while a request waits.
+var errLarge = errors.New("there are too many links, or they have clicks on too many days")
 
 // readGroup finds the links of a group, at most as many as most unless it is negative.
 func (db *Store) readGroup(
 	ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, g *controlplane.LinkGroup, most int,
 ) (*groupReader, error) {
-	r := &groupReader{db: db, tx: tx, workspace: ws, left: -1, counted: func(int64, int32, rollup.Count) {}}
+	r := &groupReader{db: db, tx: tx, workspace: ws, left: -1, counted: func(map[linkDay]rollup.Count) {}}
 	rows, _ := tx.Query(ctx, `SELECT id FROM link_group($1, $2, nullif($3, 0), nullif($4, ''), nullif($5, -1))`,
 		ws, append([]string{}, g.Tags...), g.Domain, g.Creator, most)
 	var id *int64
@@ -97,6 +99,11 @@ func (r *groupReader) days(ctx context.Context, first, end int32) (map[int32]*ro
 	var link, clicks, bots int64
 	var n int32
 	for step := range slices.Chunk(r.ids, groupStep) {
+		counts := make(map[linkDay]rollup.Count)
+		count := func(c rollup.Count) {
+			c.Add(counts[linkDay{link, n}])
+			counts[linkDay{link, n}] = c
+		}
 		areas := areasOf(step)
 		slices.Sort(areas)
 		sql, args := groupParts, []any{r.workspace, step, first, end}
@@ -113,7 +120,7 @@ func (r *groupReader) days(ctx context.Context, first, end int32) (map[int32]*ro
 			}
 			if n >= first && n < end {
 				r.db.addPart(of(n), detail, c, hour)
-				r.counted(link, n, c)
+				count(c)
 			}
 			return nil
 		}); err != nil {
@@ -147,7 +154,7 @@ func (r *groupReader) days(ctx context.Context, first, end int32) (map[int32]*ro
 			to.Quarters.Merge(&d.Quarters)
 			to.Breakdown.Absorb(&d.Breakdown)
 			to.Visitors.Merge(&d.Visitors)
-			r.counted(link, n, d.Total())
+			count(d.Total())
 			return nil
 		}); err != nil {
 			return nil, err
@@ -155,6 +162,7 @@ func (r *groupReader) days(ctx context.Context, first, end int32) (map[int32]*ro
 		for _, d := range days {
 			d.Breakdown.Trim(namesInHand)
 		}
+		r.counted(counts)
 	}
 	for _, d := range days {
 		d.Complete()
@@ -168,29 +176,48 @@ func (db *Store) GroupClicks(
 	ctx context.Context, ws waypost.WorkspaceID, g controlplane.LinkGroup, s *controlplane.Span, n *controlplane.NameQuery, top int,
 ) (c controlplane.GroupCounted, err error) {
 	as := scoped.TenantOf(ws).LookingUp()
+	first, _ := s.Days()
+	question := keptQuestion{Tags: slices.Sorted(slices.Values(g.Tags)), Domain: g.Domain, Creator: g.Creator}
+	kept, err := question.ask(ctx, db.pool, ws, first)
+	if err != nil {
+		return c, err
+	}
+	var best []rollup.LinkCount
 	links := make(map[int64]rollup.Count)
 	err = db.pool.Transact(ctx, as, as.ReadOptions(), func(tx pgx.Tx) error {
+		if kept != 0 {
+			stored := &keptReader{db: db, tx: tx, workspace: ws, question: kept}
+			best, err = stored.group(ctx, s, n, top, &c)
+			return err
+		}
 		r, err := db.readGroup(ctx, tx, ws, &g, liveLinks)
 		if err != nil {
 			return err
 		}
-		r.left, r.counted = liveDays, func(link int64, _ int32, count rollup.Count) {
-			count.Add(links[link])
-			links[link] = count
+		r.left, r.counted = liveDays, func(step map[linkDay]rollup.Count) {
+			for of, count := range step {
+				count.Add(links[of.link])
+				links[of.link] = count
+			}
 		}
 		c.Counted, err = counted(s, n, func(first, end int32) (map[int32]*rollup.Day, error) { return r.days(ctx, first, end) })
 		c.Links, c.Clicks, c.Bots = int64(len(r.ids)), int64(r.total.Clicks), int64(r.total.Bots)
+		c.Top.Exact = true
 		return err
 	})
+	if errors.Is(err, errLarge) {
+		err = question.keep(ctx, db.pool, ws, first)
+	}
 	if err != nil {
 		return controlplane.GroupCounted{}, scoped.Classify("count the clicks of a group of links", err)
 	}
-	known := make([]rollup.LinkCount, 0, len(links))
-	for link, count := range links {
-		known = append(known, rollup.LinkCount{Link: link, Count: count})
+	if kept == 0 {
+		known := make([]rollup.LinkCount, 0, len(links))
+		for link, count := range links {
+			known = append(known, rollup.LinkCount{Link: link, Count: count})
+		}
+		best, _ = rollup.Best(known, top, 0)
 	}
-	best, _ := rollup.Best(known, top, 0)
-	c.Top = controlplane.TopLinks{Exact: true}
 	c.Top.Links, err = db.nameLinks(ctx, ws, best)
 	return c, err
 }

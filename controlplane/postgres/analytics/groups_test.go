@@ -187,8 +187,12 @@ func answerOf(t *testing.T, db *postgres.DB, g *controlplane.LinkGroup, first, l
 	s := span(t, begin, end.AddDate(0, 0, 1), controlplane.ByDay, zone)
 	berlin := &controlplane.NameQuery{By: controlplane.Cities, Name: "Berlin, DE"}
 	c, err := db.GroupClicks(t.Context(), waypost.DefaultWorkspace, *g, s, berlin, 1000)
+	if waypost.CodeOf(err) == waypost.ECounting {
+		keep(t, db)
+		c, err = db.GroupClicks(t.Context(), waypost.DefaultWorkspace, *g, s, berlin, 1000)
+	}
 	require.NoError(t, err)
-	require.True(t, c.Top.Exact)
+	require.Equal(t, c.Kept == nil, c.Top.Exact)
 	a := groupAnswer{
 		links: c.Links, total: c.Clicks, totalBots: c.Bots, visitors: c.Visitors, visitorBots: c.Counted.Bots,
 		series: map[string]int64{}, countries: map[string]int64{}, berlin: map[string]int64{},
@@ -289,11 +293,15 @@ func (m *madeUp) requireTables(t *testing.T, db *postgres.DB, first, last, first
 				}
 			}
 		}
-		rows, clicks, err := db.GroupRows(t.Context(), waypost.DefaultWorkspace, by, day(first), day(last)+1)
+		table, err := db.GroupRows(t.Context(), waypost.DefaultWorkspace, by, day(first), day(last)+1)
+		if waypost.CodeOf(err) == waypost.ECounting {
+			keep(t, db)
+			table, err = db.GroupRows(t.Context(), waypost.DefaultWorkspace, by, day(first), day(last)+1)
+		}
 		require.NoError(t, err)
-		require.Equal(t, all, clicks)
-		require.Len(t, rows, len(want))
-		for _, r := range rows {
+		require.Equal(t, all, table.Clicks)
+		require.Len(t, table.Rows, len(want))
+		for _, r := range table.Rows {
 			require.Equal(t, want[r.Name], &r, "%s %s", by, r.Name)
 		}
 	}
@@ -311,8 +319,28 @@ func (m *madeUp) shift(t *testing.T, hand *pgx.Conn, days int) {
 	}
 }
 
+// keep counts the kept questions that are due.
+func keep(t *testing.T, db *postgres.DB) {
+	t.Helper()
+	require.NoError(t, db.NewRoller(nil).KeepAnswers(t.Context()))
+}
+
 func TestGroupClicks_EqualAnIndependentCount(t *testing.T) {
+	for _, kept := range []bool{false, true} {
+		t.Run(fmt.Sprintf("kept=%v", kept), func(t *testing.T) { testGroupClicks(t, kept) })
+	}
+}
+
+func testGroupClicks(t *testing.T, kept bool) {
 	db, hand := open(t)
+	recount := func() {}
+	if kept {
+		analytics.LimitGroups(t, 0, 0)
+		recount = func() {
+			exec(t, hand, `UPDATE stats_question SET begun_at = NULL, asked_at = now()`)
+			keep(t, db)
+		}
+	}
 	r := rand.New(rand.NewPCG(1, 2))
 	m := makeUp(t, db, hand, r, 300)
 	today := time.Now().UTC().Truncate(24 * time.Hour)
@@ -330,6 +358,7 @@ func TestGroupClicks_EqualAnIndependentCount(t *testing.T) {
 	m.click(t, db, r, 6_000, 5, today)
 	fold(t, db)
 	m.click(t, db, r, 6_000, 5, today) // not folded yet
+	recount()
 	m.requireGroups(t, db, week, yesterday)
 	m.requireGroups(t, db, "2026-03-01", yesterday)
 
@@ -342,11 +371,13 @@ func TestGroupClicks_EqualAnIndependentCount(t *testing.T) {
 		l.deleted = true
 	}
 	exec(t, hand, `UPDATE link SET deleted_at = now() WHERE code ~ '^made-up-([5-9][0-9]|1[0-4][0-9])$'`)
+	recount()
 	m.requireGroups(t, db, week, yesterday)
 	for _, l := range m.links[60:80] {
 		l.deleted = false
 	}
 	exec(t, hand, `UPDATE link SET deleted_at = NULL WHERE code ~ '^made-up-[67][0-9]$'`)
+	recount()
 	m.requireGroups(t, db, week, yesterday)
 	m.requireTables(t, db, week, yesterday, today.AddDate(0, 0, -12).Format(time.DateOnly), today.AddDate(0, 0, -7).Format(time.DateOnly))
 }
@@ -371,14 +402,14 @@ func TestGroupClicks_OfAnotherWorkspaceAreNotTold(t *testing.T) {
 			require.Equal(t, []int64{7}, series(s, c.Quarters))
 			require.Len(t, c.Top.Links, 1)
 		}
-		rows, clicks, err := db.GroupRows(t.Context(), 7, controlplane.ByTag, first, end)
+		table, err := db.GroupRows(t.Context(), 7, controlplane.ByTag, first, end)
 		require.NoError(t, err)
-		require.EqualValues(t, 7, clicks)
-		require.Equal(t, []controlplane.GroupRow{{Name: "spring", Links: 1, Clicks: 7, Days: []int64{7}}}, rows)
+		require.EqualValues(t, 7, table.Clicks)
+		require.Equal(t, []controlplane.GroupRow{{Name: "spring", Links: 1, Clicks: 7, Days: []int64{7}}}, table.Rows)
 	}
 }
 
-func TestGroupClicks_RefuseWhatIsTooLarge(t *testing.T) {
+func TestGroupClicks_AreCountedInTheBackgroundWhenThereAreMany(t *testing.T) {
 	db, hand := open(t)
 	analytics.LimitGroups(t, 10, 15)
 	many(t, hand, 30)
@@ -393,11 +424,11 @@ func TestGroupClicks_RefuseWhatIsTooLarge(t *testing.T) {
 	exec(t, hand, `UPDATE link SET tags = '{ten}' WHERE id % 3 = 1`)
 	for _, g := range []controlplane.LinkGroup{{Creator: "ann"}, {Tags: []string{"ten"}}} {
 		require.NoError(t, ask(g, 1))
-		require.Equal(t, waypost.EInvalid, waypost.CodeOf(ask(g, 2)), "20 days of links")
+		require.Equal(t, waypost.ECounting, waypost.CodeOf(ask(g, 2)), "20 days of links")
 	}
 	exec(t, hand, `UPDATE link SET tags = '{ten}', created_by = 'ann' WHERE id % 3 < 2`)
 	for _, g := range []controlplane.LinkGroup{{Creator: "ann"}, {Tags: []string{"ten"}}, {Domain: 1}} {
-		require.Equal(t, waypost.EInvalid, waypost.CodeOf(ask(g, 1)), "%v", g)
+		require.Equal(t, waypost.ECounting, waypost.CodeOf(ask(g, 1)), "%v", g)
 	}
 }
 
@@ -432,4 +463,59 @@ func BenchmarkGroupClicks(b *testing.B) {
 			}
 		})
 	}
+}
+
+func TestKeptAnswers_TellTheirAgeAndGoWithForgottenClicks(t *testing.T) {
+	db, hand := open(t)
+	analytics.LimitGroups(t, 0, 0)
+	insert(t, db, link("one"), link("two"))
+	exec(t, hand, `UPDATE link SET tags = '{spring}'`)
+	progress := func(until time.Time, pending int64) {
+		edge := controlplane.EdgeProgress{Node: "edge-1", Region: "eu", Until: until, Pending: pending}
+		require.NoError(t, db.NoteProgress(t.Context(), []controlplane.EdgeProgress{edge}))
+	}
+	counted := time.Now().Add(-time.Hour).UTC().Truncate(time.Second)
+	progress(counted, 1)
+	send(t, db, 1, rows("one", 1, 0, 5, time.Now()), rows("two", 1, 1, 7, time.Now()))
+	s := span(t, time.Now().Add(-24*time.Hour), time.Now(), controlplane.ByDay, nil)
+	ask := func() (controlplane.GroupCounted, error) {
+		return db.GroupClicks(t.Context(), waypost.DefaultWorkspace, controlplane.LinkGroup{Tags: []string{"spring"}}, s, nil, 1)
+	}
+	clicks := func(links, total int64) *controlplane.Kept {
+		t.Helper()
+		c, err := ask()
+		require.NoError(t, err)
+		require.Equal(t, []int64{links, total}, []int64{c.Links, c.Clicks})
+		require.Len(t, c.Top.Links, 1)
+		return c.Kept
+	}
+	_, err := ask()
+	require.Equal(t, waypost.ECounting, waypost.CodeOf(err))
+	keep(t, db)
+	first := clicks(2, 12)
+	require.Equal(t, controlplane.Completeness{Until: counted, Behind: []string{"edge-1"}}, first.Complete)
+
+	// The answer stays as it is until it is counted again.
+	progress(time.Now(), 0)
+	send(t, db, 2, rows("one", 1, 0, 5, time.Now()))
+	exec(t, hand, `UPDATE link SET tags = '{}' WHERE code = 'one'`)
+	require.Equal(t, first, clicks(2, 12))
+	keep(t, db)
+	require.Equal(t, first, clicks(2, 12), "a count rests for ten seconds at least")
+	exec(t, hand, `UPDATE stats_question SET begun_at = begun_at - interval '11 s', asked_at = now()`)
+	keep(t, db)
+	second := clicks(1, 7)
+	require.True(t, second.At.After(first.At))
+	require.Empty(t, second.Complete.Behind)
+	exec(t, hand, `UPDATE stats_question SET begun_at = begun_at - interval '11 s', asked_at = begun_at - interval '12 s'`)
+	keep(t, db)
+	require.Equal(t, second, clicks(1, 7), "nobody has asked since")
+
+	_, err = db.ForgetClicks(t.Context(), controlplane.Actor{Workspace: waypost.DefaultWorkspace}, waypost.DefaultDomain, "two")
+	require.NoError(t, err)
+	_, err = ask()
+	require.Equal(t, waypost.ECounting, waypost.CodeOf(err))
+	exec(t, hand, `UPDATE stats_question SET asked_at = now() - interval '31 days'`)
+	keep(t, db)
+	require.Zero(t, number(t, hand, `SELECT count(*) FROM stats_question`))
 }

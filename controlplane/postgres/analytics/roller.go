@@ -54,6 +54,7 @@ func (r *Roller) Run(ctx context.Context) {
 		wg.Go(func() { every("folding clicks", r.pass) })
 	}
 	wg.Go(func() { every("ending click budgets", r.endBudgets) })
+	wg.Go(func() { every("counting the clicks of many links", r.KeepAnswers) })
 	every("counting parts of clicks", r.measure)
 	wg.Wait()
 }

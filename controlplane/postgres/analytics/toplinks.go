@@ -123,6 +123,7 @@ type topCount struct {
 	folded     map[int64]rollup.Count
 	parts      map[int64]rollup.Count // of the parts that were read
 	allParts   bool                   // all parts were read
+	partly     bool                   // parts are counted link by link
 }
 
 // TopLinks returns the links of a workspace with the most clicks in days [first, end),
@@ -142,8 +143,10 @@ func (db *Store) TopLinks(
 }
 
 func (c *topCount) top(ctx context.Context, limit int, log *slog.Logger) (top []rollup.LinkCount, exact bool, err error) {
-	if err := c.addLists(ctx, log); err != nil {
-		return nil, false, err
+	if !c.partly {
+		if err := c.addLists(ctx, log); err != nil {
+			return nil, false, err
+		}
 	}
 	bounds := c.sum.Bounds()
 	links, unlisted := bounds[:len(bounds)-1], bounds[len(bounds)-1].Most
@@ -160,6 +163,11 @@ func (c *topCount) top(ctx context.Context, limit int, log *slog.Logger) (top []
 		}
 		if err := c.count(ctx, countFolded, c.folded, ids); err != nil {
 			return nil, false, err
+		}
+		if c.partly {
+			if err := c.count(ctx, countParts, c.parts, ids, areasOf(ids)); err != nil {
+				return nil, false, err
+			}
 		}
 		known = append(known, c.counts(ids)...)
 		links, left = links[n:], left-n

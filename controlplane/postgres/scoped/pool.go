@@ -156,6 +156,11 @@ func (s Scope) ReadOptions() pgx.TxOptions {
 	return s.options("begin isolation level repeatable read read only")
 }
 
+// SnapshotOptions returns options for a transaction that writes and sees a single moment.
+func (s Scope) SnapshotOptions() pgx.TxOptions {
+	return s.options("begin isolation level repeatable read")
+}
+
 func (s Scope) options(begin string) pgx.TxOptions {
 	begin += "; set local role " + s.Role
 	if s.workspaces != "" {

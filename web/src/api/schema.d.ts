@@ -1152,7 +1152,9 @@ export interface paths {
          *
          *     The range is widened to whole steps of the time zone, of which `series` has one entry each; `clicks` is their sum. Breakdowns and unique visitors are kept by whole UTC days: they cover `breakdown_from` to `breakdown_to`, and add up to the clicks of that time. Each breakdown has the 1,000 names with the most clicks, and the rest under `other`.
          *
-         *     With `tag`, `domain` or `created_by`, the statistics are those of a group: of all clicks of the links that have the tags, the domain and the creator now, whenever the clicks were. A deleted link is in no group until it is restored. Unique visitors of a group are the different visitors of all its links on each day, up to 2,048 exactly and more with a standard error of 0.8 %, added up over the days. A group with more than 50,000 links, or with more than 200,000 days of links that had clicks, is refused.
+         *     With `tag`, `domain` or `created_by`, the statistics are those of a group: of all clicks of the links that have the tags, the domain and the creator now, whenever the clicks were. A deleted link is in no group until it is restored. Unique visitors of a group are the different visitors of all its links on each day, up to 2,048 exactly and more with a standard error of 0.8 %, added up over the days.
+         *
+         *     An answer about more than 50,000 links, or 200,000 days of links that had clicks, takes too long to count while a request waits. The first time it is 202 with a problem of type counting: ask again after Retry-After. It is then kept, and each time that it is asked for, it is counted again in the background, if the last count is 20 times as long ago as it took. Until then the answer is that of counted_at, with the links and tags of that moment, complete up to complete_until; rebuilding is true while a new one is being counted. A workspace has up to 100 such answers.
          */
         get: operations["workspace-stats"];
         put?: never;
@@ -1172,7 +1174,7 @@ export interface paths {
         };
         /**
          * Compare the clicks of links by creator
-         * @description The groups of the live links with their clicks in whole UTC days, most clicks first, also groups without clicks. A link with several tags is in several groups. Refused for a workspace with more than 100,000 links, or with more days of links than can be added up at once. Counts the GET requests that edges have answered with a redirect; prefetches and HEAD do not count. Edges report theirs within seconds, and after an interruption as soon as they can; each click is counted once. Expired links have statistics, deleted ones have none.
+         * @description The groups of the live links with their clicks in whole UTC days, most clicks first, also groups without clicks. A link with several tags is in several groups. An answer about more than 50,000 links, or 200,000 days of links that had clicks, takes too long to count while a request waits. The first time it is 202 with a problem of type counting: ask again after Retry-After. It is then kept, and each time that it is asked for, it is counted again in the background, if the last count is 20 times as long ago as it took. Until then the answer is that of counted_at, with the links and tags of that moment, complete up to complete_until; rebuilding is true while a new one is being counted. A workspace has up to 100 such answers. Counts the GET requests that edges have answered with a redirect; prefetches and HEAD do not count. Edges report theirs within seconds, and after an interruption as soon as they can; each click is counted once. Expired links have statistics, deleted ones have none.
          */
         get: operations["stats-creators"];
         put?: never;
@@ -1212,7 +1214,7 @@ export interface paths {
         };
         /**
          * Compare the clicks of links by domain
-         * @description The groups of the live links with their clicks in whole UTC days, most clicks first, also groups without clicks. A link with several tags is in several groups. Refused for a workspace with more than 100,000 links, or with more days of links than can be added up at once. Counts the GET requests that edges have answered with a redirect; prefetches and HEAD do not count. Edges report theirs within seconds, and after an interruption as soon as they can; each click is counted once. Expired links have statistics, deleted ones have none.
+         * @description The groups of the live links with their clicks in whole UTC days, most clicks first, also groups without clicks. A link with several tags is in several groups. An answer about more than 50,000 links, or 200,000 days of links that had clicks, takes too long to count while a request waits. The first time it is 202 with a problem of type counting: ask again after Retry-After. It is then kept, and each time that it is asked for, it is counted again in the background, if the last count is 20 times as long ago as it took. Until then the answer is that of counted_at, with the links and tags of that moment, complete up to complete_until; rebuilding is true while a new one is being counted. A workspace has up to 100 such answers. Counts the GET requests that edges have answered with a redirect; prefetches and HEAD do not count. Edges report theirs within seconds, and after an interruption as soon as they can; each click is counted once. Expired links have statistics, deleted ones have none.
          */
         get: operations["stats-domains"];
         put?: never;
@@ -1252,7 +1254,7 @@ export interface paths {
         };
         /**
          * Compare the clicks of links by tag
-         * @description The groups of the live links with their clicks in whole UTC days, most clicks first, also groups without clicks. A link with several tags is in several groups. Refused for a workspace with more than 100,000 links, or with more days of links than can be added up at once. Counts the GET requests that edges have answered with a redirect; prefetches and HEAD do not count. Edges report theirs within seconds, and after an interruption as soon as they can; each click is counted once. Expired links have statistics, deleted ones have none.
+         * @description The groups of the live links with their clicks in whole UTC days, most clicks first, also groups without clicks. A link with several tags is in several groups. An answer about more than 50,000 links, or 200,000 days of links that had clicks, takes too long to count while a request waits. The first time it is 202 with a problem of type counting: ask again after Retry-After. It is then kept, and each time that it is asked for, it is counted again in the background, if the last count is 20 times as long ago as it took. Until then the answer is that of counted_at, with the links and tags of that moment, complete up to complete_until; rebuilding is true while a new one is being counted. A workspace has up to 100 such answers. Counts the GET requests that edges have answered with a redirect; prefetches and HEAD do not count. Edges report theirs within seconds, and after an interruption as soon as they can; each click is counted once. Expired links have statistics, deleted ones have none.
          */
         get: operations["stats-tags"];
         put?: never;
@@ -2799,6 +2801,11 @@ export interface components {
              */
             complete_until: string | null;
             /**
+             * Format: date-time
+             * @description Of an answer about very many links, which is counted in the background: the moment of the count. It has the links, tags and clicks of that moment, and is counted again when it is asked for.
+             */
+            counted_at?: string | null;
+            /**
              * Format: int64
              * @description Number of groups, also of those beyond the limit.
              */
@@ -2810,6 +2817,8 @@ export interface components {
             from: string;
             /** @description Most clicks first. */
             groups: components["schemas"]["Group"][];
+            /** @description True while such an answer is being counted again. */
+            rebuilding?: boolean;
             /**
              * Format: date-time
              * @description End of the last one.
@@ -4576,6 +4585,11 @@ export interface components {
              * @description All clicks before this time are counted; null when unknown.
              */
             complete_until: string | null;
+            /**
+             * Format: date-time
+             * @description Of an answer about very many links, which is counted in the background: the moment of the count. It has the links, tags and clicks of that moment, and is counted again when it is asked for.
+             */
+            counted_at?: string | null;
             /** @description By ISO 3166-1 alpha-2 code; unknown without a database of places, or where it has no entry. */
             countries: components["schemas"]["Named"][];
             /** @description desktop, mobile, tablet, bot and unknown. */
@@ -4596,6 +4610,8 @@ export interface components {
             named?: components["schemas"]["NamedSeries"];
             /** @description Operating systems. */
             os: components["schemas"]["Named"][];
+            /** @description True while such an answer is being counted again. */
+            rebuilding?: boolean;
             /** @description By host, including www.; direct without a referrer. */
             referrers: components["schemas"]["Named"][];
             /** @description One entry for each step, in order, also without clicks. */
@@ -17138,6 +17154,23 @@ export interface operations {
                     "text/csv": string;
                 };
             };
+            /** @description Accepted */
+            202: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description Seconds to wait before another try. */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description Bad Request */
             400: {
                 headers: {
@@ -17305,6 +17338,23 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["GroupTable"];
                     "text/csv": string;
+                };
+            };
+            /** @description Accepted */
+            202: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description Seconds to wait before another try. */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description Bad Request */
@@ -17638,6 +17688,23 @@ export interface operations {
                     "text/csv": string;
                 };
             };
+            /** @description Accepted */
+            202: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description Seconds to wait before another try. */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description Bad Request */
             400: {
                 headers: {
@@ -17933,6 +18000,23 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["GroupTable"];
                     "text/csv": string;
+                };
+            };
+            /** @description Accepted */
+            202: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description Seconds to wait before another try. */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description Bad Request */

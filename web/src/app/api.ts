@@ -113,8 +113,8 @@ export async function answer<T>(call: Promise<Answer<T>>): Promise<{ data: T; re
     if (e instanceof DOMException && e.name === "AbortError") throw e;
     throw new Failure(0, "unreachable", "");
   }
-  if (got.response.ok) return { data: got.data as T, response: got.response };
-  const failure = failureOf(got.response, got.error);
+  if (got.response.ok && got.response.status !== 202) return { data: got.data as T, response: got.response };
+  const failure = failureOf(got.response, got.error ?? got.data);
   if (failure.status === 401 && failure.kind === "unauthorized") sessionEnded.value = true;
   throw failure;
 }

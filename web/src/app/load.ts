@@ -44,6 +44,7 @@ export function useLoad<T>(load: (signal: AbortSignal) => Promise<T>, deps: read
         if (abort.signal.aborted) return;
         const failure = asFailure(e);
         setState((s) => ({ ...s, failure, loading: false }));
+        if (failure.status === 202) setTimeout(() => abort.signal.aborted || reload(), failure.retryAfter * 1000);
       },
     ).finally(() => {
       clearTimeout(timer);

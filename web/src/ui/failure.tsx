@@ -13,6 +13,8 @@ export function words(f: Failure): string {
   switch (true) {
     case f.kind === "unreachable":
       return text("failUnreachable");
+    case f.kind === "counting":
+      return text("failCounting");
     case f.status === 401:
       return f.kind === "unauthorized" ? text("failSession") : text("failCode", { detail });
     case f.status === 403:
