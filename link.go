@@ -83,13 +83,20 @@ const (
 
 // Alias is a further address of a link.
 type Alias struct {
-	Domain  DomainID
-	Host    string // of the domain; "" for the default one
-	Code    Code   // as its owner typed it
-	Folded  Code   // see [Link.Key]
-	N       uint8  // 1 to [MaxAlias], in statistics; no other alias of the link ever has it
-	Title   string // for its owner
+	Domain DomainID
+	Host   string // of the domain; "" for the default one
+	Code   Code   // as its owner typed it
+	Folded Code   // see [Link.Key]
+	N      uint8  // 1 to [MaxAlias], in statistics; no other alias of the link ever has it
+	Title  string // for its owner
+	Print
 	AddedAt time.Time
+}
+
+// Print says where an alias was printed.
+type Print struct {
+	PrintedOn string // a date such as 2026-03-31; "" when unknown
+	Batch     string
 }
 
 // Key returns the code under which edges find the alias.

@@ -76,10 +76,11 @@ type Link struct {
 
 // Alias is a further address of a link.
 type Alias struct {
-	ShortCode string    `json:"short_code"`
-	ShortURL  string    `json:"short_url" format:"uri"`
-	Domain    string    `json:"domain" doc:"Host of the alias' domain."`
-	Title     string    `json:"title" doc:"What the alias is for: a text of its owner."`
+	ShortCode string `json:"short_code"`
+	ShortURL  string `json:"short_url" format:"uri"`
+	Domain    string `json:"domain" doc:"Host of the alias' domain."`
+	Title     string `json:"title" doc:"What the alias is for: a text of its owner."`
+	Print
 	CreatedAt time.Time `json:"created_at"`
 	Blocked   bool      `json:"blocked,omitzero" doc:"An operator of the installation blocks the alias. Left out otherwise."`
 }
@@ -88,7 +89,14 @@ type Alias struct {
 type NewAlias struct {
 	ShortCode string `json:"short_code" example:"spring-box" doc:"A code by the rules for custom_code. Once an alias has had a code, no other link gets it."`
 	Domain    string `json:"domain,omitzero" maxLength:"253" example:"go.example.com" doc:"Host of a domain of the workspace, or of a shared one. Default: the shared default domain."`
-	Title     string `json:"title,omitzero" maxLength:"512" example:"box, March 2026, batch 7" doc:"What the alias is for: at most 512 bytes."`
+	Title     string `json:"title,omitzero" maxLength:"512" example:"box in shops" doc:"What the alias is for: at most 512 bytes."`
+	Print
+}
+
+// Print says where an alias was printed, so that statistics tell prints apart.
+type Print struct {
+	PrintedOn string `json:"printed_on,omitzero" maxLength:"10" example:"2026-03-31" doc:"Day on which the alias was printed; left out when unknown."`
+	Batch     string `json:"batch,omitzero" maxLength:"100" example:"7" doc:"Batch of the print: at most 100 bytes; left out without one."`
 }
 
 // Aliases are the aliases of a link.

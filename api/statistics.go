@@ -23,7 +23,7 @@ type LinkStats struct {
 	Variants        []VariantClicks `json:"variants" doc:"Clicks that a rule's split has sent to each of its variants, by the ids of rule and variant. Other clicks are not among them."`
 	Annotations     []Annotation    `json:"annotations" doc:"Changes of the link in the range, newest first, at most 100."`
 	AnnotationsMore bool            `json:"annotations_more" doc:"There are older changes in the range."`
-	Codes           []Named         `json:"codes" doc:"By the short address that was asked for, without a scheme: the link's own, and its aliases, also those that were removed."`
+	Codes           []CodeClicks    `json:"codes" doc:"By the short address that was asked for, without a scheme: the link's own, and its aliases, also those that were removed."`
 }
 
 // Annotation is a change of a link, which may explain a change of its clicks.
@@ -169,6 +169,12 @@ type Bucket struct {
 type Named struct {
 	Name   string `json:"name"`
 	Clicks int64  `json:"clicks" minimum:"0"`
+}
+
+// CodeClicks counts the clicks of an address of a link.
+type CodeClicks struct {
+	Named
+	Print
 }
 
 // TopLink is one of the links with the most clicks.

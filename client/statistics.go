@@ -14,7 +14,7 @@ type Stats struct {
 	api.ClickStats
 	Rules    []api.Named         `json:"rules"`    // of a link
 	Variants []api.VariantClicks `json:"variants"` // of a link
-	Codes    []api.Named         `json:"codes"`    // of a link
+	Codes    []api.CodeClicks    `json:"codes"`    // of a link
 	Top      []api.TopLink       `json:"top"`      // of a workspace
 
 	Annotations     []api.Annotation `json:"annotations"` // of a link

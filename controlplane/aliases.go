@@ -1,8 +1,12 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"slices"
+	"time"
+
+	"golang.org/x/text/unicode/norm"
 
 	"waypost"
 	"waypost/internal/codes"
@@ -13,7 +17,10 @@ type NewAlias struct {
 	Domain string // host; "": the default domain
 	Code   string
 	Title  string // for the owner
+	waypost.Print
 }
+
+const maxBatch = 100
 
 // ErrNoAlias says that a link has no such alias.
 var ErrNoAlias = waypost.Errorf(waypost.ENotFound, "the link has no such alias")
@@ -60,7 +67,8 @@ func (s *Links) AddAlias(
 
 // newAlias checks an alias in a domain.
 func (s *Links) newAlias(d *waypost.Domain, n NewAlias) (a waypost.Alias, err error) {
-	a = waypost.Alias{Domain: d.ID, Title: n.Title}
+	a = waypost.Alias{Domain: d.ID, Title: n.Title, Print: n.Print}
+	a.Batch = norm.NFC.String(a.Batch)
 	if a.Code, err = codes.Parse(n.Code, s.isShared(d.ID)); err != nil {
 		return a, err
 	}
@@ -73,7 +81,10 @@ func (s *Links) newAlias(d *waypost.Domain, n NewAlias) (a waypost.Alias, err er
 	if key := keyOf(a.Code, d.Traits&waypost.IgnoresCase != 0); key != a.Code {
 		a.Folded = key
 	}
-	return a, checkText("title", a.Title, waypost.MaxTitle)
+	if _, err := time.Parse(time.DateOnly, a.PrintedOn); err != nil && a.PrintedOn != "" {
+		return a, waypost.Errorf(waypost.EInvalid, "printed_on must be a date such as 2026-03-31")
+	}
+	return a, cmp.Or(checkText("title", a.Title, waypost.MaxTitle), checkText("batch", a.Batch, maxBatch))
 }
 
 // setAliases sets the aliases that a new link asks for, each once.

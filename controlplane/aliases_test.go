@@ -2,6 +2,7 @@ package controlplane_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -31,12 +32,24 @@ func TestLinks_AreCreatedWithAliases(t *testing.T) {
 	_, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: "own.example.com", IgnoresCase: true})
 	require.NoError(t, err)
 	n := wish(custom("summer"), aliased("sum1", "summer", "sum1"))
-	n.Aliases = append(n.Aliases, controlplane.NewAlias{Domain: "own.example.com", Code: "Box", Title: "print"})
+	n.Aliases = append(n.Aliases, controlplane.NewAlias{Domain: "own.example.com", Code: "Box", Title: "print", Print: waypost.Print{
+		PrintedOn: "2026-03-31", Batch: "u\u0308",
+	}})
 	l, at, err := s.Links.Create(t.Context(), actor, n)
 	require.NoError(t, err)
 	want := []string{"/summer 0", "/sum1 1", "own.example.com/Box 2"}
 	require.Equal(t, want, addressesOf(&l))
 	require.Equal(t, "print", l.Aliases[1].Title)
+	require.Equal(t, waypost.Print{PrintedOn: "2026-03-31", Batch: "ü"}, l.Aliases[1].Print, "in its normal form")
+	box, _, err := s.Links.AddAlias(t.Context(), actor, "", "summer", controlplane.NewAlias{Code: "box3", Print: waypost.Print{PrintedOn: "2026-04-01"}})
+	require.NoError(t, err)
+	require.Equal(t, waypost.Print{PrintedOn: "2026-04-01"}, box.Aliases[2].Print)
+	for _, print := range []waypost.Print{{PrintedOn: "2026-02-30"}, {PrintedOn: "soon"}, {Batch: strings.Repeat("x", 101)}} {
+		_, _, err := s.Links.AddAlias(t.Context(), actor, "", "summer", controlplane.NewAlias{Code: "box4", Print: print})
+		require.Equal(t, waypost.EInvalid, waypost.CodeOf(err), print)
+	}
+	l, _, err = s.Links.RemoveAlias(t.Context(), actor, "", "summer", "", "box3")
+	require.NoError(t, err)
 	for _, address := range [][2]string{{"", "summer"}, {"", "sum1"}, {"own.example.com", "BOX"}} {
 		read, err := s.Links.Find(t.Context(), actor, address[0], address[1])
 		require.NoError(t, err)

@@ -545,6 +545,8 @@ CREATE TABLE link_alias (
     n            smallint    NOT NULL CHECK (n BETWEEN 1 AND 250), -- in statistics; no other alias of the link ever gets it
     target       text        NOT NULL, -- DOMAIN/CODE of the link
     title        text        NOT NULL DEFAULT '',
+    printed_on   date,       -- as its owner says, for statistics; NULL: unknown
+    batch        text        NOT NULL DEFAULT '' CHECK (octet_length(batch) <= 100),
     created_at   timestamptz NOT NULL DEFAULT now(),
     slot         smallint    NOT NULL,
     rev_epoch    integer     NOT NULL,

@@ -25,11 +25,12 @@ with --by codes, so that scans of a printed code and clicks in a mail are told a
 
 func (p linksCommands) addAliasCommand() *cobra.Command {
 	var w writeFlags
-	var title, domain string
+	var n client.NewAlias
+	var domain string
 	c := &cobra.Command{
 		Use:   "add CODE ALIAS",
 		Short: "Add an alias to a link, and print its short URL",
-		Example: `  waypost links alias add spring-sale spring-box --title "box, March 2026, batch 7"
+		Example: `  waypost links alias add spring-sale spring-box --title "box in shops" --printed-on 2026-03-31 --batch 7
   waypost links alias add spring-sale go.example.com/s`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := w.check(); err != nil {
@@ -37,7 +38,6 @@ func (p linksCommands) addAliasCommand() *cobra.Command {
 			}
 			return p.withAPI(func(server *client.Client) error {
 				var code string
-				n := client.NewAlias{Title: title}
 				w.Domain, code = linkName(w.Domain, args[0])
 				n.Domain, n.ShortCode = linkName(domain, args[1])
 				link, receipt, err := server.Links.AddAlias(c.Context(), code, n, w.Write)
@@ -57,7 +57,9 @@ func (p linksCommands) addAliasCommand() *cobra.Command {
 			})
 		},
 	}
-	c.Flags().StringVar(&title, "title", "", "what the alias is for")
+	c.Flags().StringVar(&n.Title, "title", "", "what the alias is for")
+	c.Flags().StringVar(&n.PrintedOn, "printed-on", "", "day on which it was printed (2026-03-31), for statistics")
+	c.Flags().StringVar(&n.Batch, "batch", "", "batch of the print, likewise")
 	c.Flags().StringVar(&domain, "alias-domain", "", "host of the alias' domain (default the shared one)")
 	w.bind(c, c.Flags())
 	return c
@@ -72,8 +74,8 @@ func (p linksCommands) listAliasesCommand() *cobra.Command {
 		RunE: p.asking(func(ctx context.Context, server *client.Client, args []string) (string, any, error) {
 			host, code := linkName(domain, args[0])
 			link, err := server.Links.Find(ctx, host, code)
-			text := tableOf("ALIAS\tCREATED\tTITLE", link.Aliases, p.width(), func(a *api.Alias) []any {
-				return []any{a.ShortURL, a.CreatedAt.Format(time.DateTime), shortened(a.Title)}
+			text := tableOf("ALIAS\tCREATED\tPRINTED\tBATCH\tTITLE", link.Aliases, p.width(), func(a *api.Alias) []any {
+				return []any{a.ShortURL, a.CreatedAt.Format(time.DateTime), a.PrintedOn, a.Batch, shortened(a.Title)}
 			})
 			if len(link.Aliases) == 0 {
 				text = "no aliases"

@@ -55,7 +55,13 @@ func statsTable(s *client.Stats, width int) string {
 		}
 	}
 	if len(s.Codes) > 1 {
-		writeNames(&b, "ADDRESSES", s.Codes, width)
+		sum := int64(0)
+		for _, n := range s.Codes {
+			sum += n.Clicks
+		}
+		b.WriteString("\n" + tableOf("ADDRESSES\tCLICKS\tSHARE\tPRINTED\tBATCH", s.Codes, width, func(n *api.CodeClicks) []any {
+			return []any{cut(n.Name, shownLength), n.Clicks, share(n.Clicks, sum), n.PrintedOn, n.Batch}
+		}) + "\n")
 	}
 	writeVariants(&b, s.Variants, width)
 	writeTop(&b, s.Top, width)

@@ -68,8 +68,7 @@ func (a *linksAPI) aliases(ctx context.Context, in *aliasesInput) (*aliasesOutpu
 }
 
 func (a *linksAPI) addAlias(ctx context.Context, in *addAliasInput) (*addAliasOutput, error) {
-	l, at, err := a.links.AddAlias(ctx, actorFrom(ctx), in.Domain, in.Code,
-		controlplane.NewAlias{Domain: in.Body.Domain, Code: in.Body.ShortCode, Title: in.Body.Title})
+	l, at, err := a.links.AddAlias(ctx, actorFrom(ctx), in.Domain, in.Code, newAliasOf(&in.Body))
 	out, err := a.changed(ctx, &l, at, &in.waiting, err)
 	if err != nil {
 		return nil, err
@@ -78,6 +77,10 @@ func (a *linksAPI) addAlias(ctx context.Context, in *addAliasInput) (*addAliasOu
 		return &addAliasOutput{http.StatusOK, *out}, nil
 	}
 	return &addAliasOutput{http.StatusCreated, *out}, nil
+}
+
+func newAliasOf(n *api.NewAlias) controlplane.NewAlias {
+	return controlplane.NewAlias{Domain: n.Domain, Code: n.ShortCode, Title: n.Title, Print: waypost.Print(n.Print)}
 }
 
 func (a *linksAPI) removeAlias(ctx context.Context, in *removeAliasInput) (*changeLinkOutput, error) {
@@ -105,6 +108,7 @@ func (a *linksAPI) aliasesOf(l *waypost.Link) (shown []api.Alias) {
 		x := &l.Aliases[i]
 		shown = append(shown, api.Alias{
 			ShortCode: string(x.Code), ShortURL: a.urls.at(x.Host, x.Code), Domain: cmp.Or(x.Host, a.urls.host), Title: x.Title,
+			Print:     api.Print(x.Print),
 			CreatedAt: x.AddedAt.UTC(), Blocked: a.blocks.Of(x.Host, x.Code) != nil,
 		})
 	}

@@ -300,7 +300,7 @@ func cellOf(field any, optional bool) (string, error) {
 	case *[]api.Alias:
 		var list []api.NewAlias
 		for _, a := range *v {
-			list = append(list, api.NewAlias{ShortCode: a.ShortCode, Domain: a.Domain, Title: a.Title})
+			list = append(list, api.NewAlias{ShortCode: a.ShortCode, Domain: a.Domain, Title: a.Title, Print: a.Print})
 		}
 		return listCell(list)
 	}

@@ -412,7 +412,7 @@ func setNewLink(link *controlplane.NewLink, n *api.NewLink, now time.Time, at st
 		Password: n.Password,
 	}
 	for _, x := range n.Aliases {
-		link.Aliases = append(link.Aliases, controlplane.NewAlias{Domain: x.Domain, Code: x.ShortCode, Title: x.Title})
+		link.Aliases = append(link.Aliases, newAliasOf(&x))
 	}
 	linkfields.SetDetails(&link.Details, n)
 	return nil

@@ -236,12 +236,13 @@ func TestExport_HoldsAliases(t *testing.T) {
 	a := start(t, func(l *links, _ *httpapi.Config) { f = l })
 	a.create(`{"original_url": "https://example.com/", "custom_code": "spring"}`)
 	f.mu.Lock()
-	f.all[0].Aliases = []waypost.Alias{{Domain: 1, Code: "box1", Title: "=print"}, {Domain: 7, Host: "own.example", Code: "b", N: 2}}
+	f.all[0].Aliases = []waypost.Alias{{Domain: 1, Code: "box1", Title: "=print", Print: waypost.Print{PrintedOn: "2026-03-31", Batch: "7"}},
+		{Domain: 7, Host: "own.example", Code: "b", N: 2}}
 	f.mu.Unlock()
 	rows, err := csv.NewReader(strings.NewReader(a.get("/api/v1/urls/export?format=csv").text)).ReadAll()
 	require.NoError(t, err)
 	column := slices.Index(rows[0], "aliases")
-	require.Equal(t, `[{"short_code":"box1","title":"=print"},{"short_code":"b","domain":"own.example"}]`, rows[1][column])
+	require.Equal(t, `[{"short_code":"box1","title":"=print","printed_on":"2026-03-31","batch":"7"},{"short_code":"b","domain":"own.example"}]`, rows[1][column])
 	aliases := object(t, a.get("/api/v1/urls/export?format=jsonl").text)["aliases"].([]any)
 	require.Equal(t, "https://own.example/b", aliases[1].(map[string]any)["short_url"])
 	require.Equal(t, "=print", aliases[0].(map[string]any)["title"])

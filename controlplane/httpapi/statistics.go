@@ -219,7 +219,15 @@ func (a *statisticsAPI) link(ctx context.Context, in *linkStatsInput) (*table, e
 		ClickStats: clickStatsOf(&stats.Stats),
 		Rules:      breakdownOf(controlplane.Rules, &stats.Breakdowns[controlplane.Rules]),
 		Variants:   variantsOf(&stats.Breakdowns[controlplane.Variants]),
-		Codes:      breakdownOf(controlplane.Codes, &stats.Breakdowns[controlplane.Codes]),
+		Codes: mapped(breakdownOf(controlplane.Codes, &stats.Breakdowns[controlplane.Codes]), func(n *api.Named) api.CodeClicks {
+			c := api.CodeClicks{Named: *n}
+			for _, x := range stats.Link.Aliases {
+				if cmp.Or(x.Host, a.host)+"/"+string(x.Code) == n.Name {
+					c.Print = api.Print(x.Print)
+				}
+			}
+			return c
+		}),
 	}
 	shown.Annotations, shown.AnnotationsMore = filled(stats.Annotations), stats.More
 	shown.Named = namedOf(in.By, in.Name, &stats.Stats)

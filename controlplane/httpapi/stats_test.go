@@ -21,6 +21,10 @@ func clicked(t *testing.T, f *statistics) *testAPI {
 			Code: "spring", OriginalURL: "https://example.com/ü?a&b", RedirectStatus: 302, Workspace: 1, Clicks: 42, BotClicks: 5,
 			CreatedAt:      time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 			LastAccessedAt: time.Date(2026, 1, 3, 3, 4, 5, 678_000_000, time.FixedZone("", 3600)),
+			Aliases: []waypost.Alias{
+				{Host: "go.example.com", Code: "s", Print: waypost.Print{PrintedOn: "2026-03-31", Batch: "7"}},
+				{Host: "own.example.com", Code: "spring", Print: waypost.Print{Batch: "8"}},
+			},
 		},
 		{Code: "summer", OriginalURL: "https://example.com/", RedirectStatus: 302, Workspace: 1, CreatedAt: time.Date(2026,
 			1, 2, 3, 4, 5, 0, time.UTC)},
@@ -96,7 +100,8 @@ func TestStatsTellHowOftenWhenAndByWhomALinkWasFollowed(t *testing.T) {
 			{"rule": "2", "name": "9", "clicks": 2, "share": 0.25, "interval": [0.071479, 0.590725]},
 			{"rule": "2", "name": "10", "clicks": 6, "share": 0.75, "interval": [0.409275, 0.928521]}],
 		"annotations": [], "annotations_more": false,
-		"codes": [{"name": "wp.example/spring", "clicks": 7}, {"name": "go.example.com/s", "clicks": 5}]}`, res.text)
+		"codes": [{"name": "wp.example/spring", "clicks": 7},
+			{"name": "go.example.com/s", "clicks": 5, "printed_on": "2026-03-31", "batch": "7"}]}`, res.text)
 }
 
 func TestStats_OfAGroupOfLinks(t *testing.T) {
@@ -158,7 +163,7 @@ func TestStats_OfTwoBreakdowns(t *testing.T) {
 	require.Equal(t, []controlplane.CrossedQuery{{
 		Rows: controlplane.Devices, Columns: controlplane.Cities,
 		Group: controlplane.GroupQuery{Tags: []string{"a", "b"}, Host: "x.example", Creator: "ann"},
-		From: time.Date(2026, 3, 29, 0, 0, 0, 0, time.UTC), To: time.Date(2026, 3, 31, 0, 0, 0, 0, time.UTC),
+		From:  time.Date(2026, 3, 29, 0, 0, 0, 0, time.UTC), To: time.Date(2026, 3, 31, 0, 0, 0, 0, time.UTC),
 	}, {Rows: controlplane.Devices, Columns: controlplane.Countries, Code: "spring"}}, f.crossed)
 	requireProblem(t, a.do(call{path: "/api/v1/stats/crossed?rows=rules", key: statsKey}), 422, "invalid")
 }

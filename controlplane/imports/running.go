@@ -76,7 +76,7 @@ func (w *work) newLink(line int, l *linkfile.Link) (n controlplane.NewLink, err 
 	}
 	n.Import = &controlplane.Imported{CreatedAt: l.CreatedAt, PasswordHash: l.PasswordHash}
 	for _, a := range l.Aliases {
-		n.Aliases = append(n.Aliases, controlplane.NewAlias{Domain: a.Domain, Code: a.ShortCode, Title: a.Title})
+		n.Aliases = append(n.Aliases, controlplane.NewAlias{Domain: a.Domain, Code: a.ShortCode, Title: a.Title, Print: waypost.Print(a.Print)})
 	}
 	return n, nil
 }

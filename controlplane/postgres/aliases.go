@@ -15,7 +15,8 @@ import (
 // aliasObject is a row a of link_alias, and d of its domain, as a waypost.Alias.
 const aliasObject = `jsonb_build_object('Domain', a.domain_id, 'Host', CASE WHEN a.domain_id = 1 THEN '' ELSE d.host END,
 	'Code', coalesce(a.typed_code, a.code), 'Folded', CASE WHEN a.typed_code IS NULL THEN '' ELSE a.code END,
-	'N', a.n, 'Title', a.title, 'AddedAt', a.created_at)`
+	'N', a.n, 'Title', a.title, 'PrintedOn', coalesce(a.printed_on::text, ''),
+	'Batch', a.batch, 'AddedAt', a.created_at)`
 
 func (db *LinkStore) AddAlias(
 	ctx context.Context, by controlplane.Actor, link int64, a waypost.Alias, claim *controlplane.Counter,
@@ -52,8 +53,9 @@ func (db *LinkStore) AddAlias(
 		case "retired":
 			return controlplane.PlacementError(a.Code, controlplane.Retired)
 		}
-		_, err := tx.Exec(ctx, `INSERT INTO link_alias (link_id, workspace_id, domain_id, code, typed_code, title)
-			VALUES ($1, $2, $3, $4, nullif($5, $4), $6)`, link, by.Workspace, a.Domain, a.Key(), a.Code, a.Title)
+		_, err := tx.Exec(ctx, `INSERT INTO link_alias (link_id, workspace_id, domain_id, code, typed_code, title, printed_on, batch)
+			VALUES ($1, $2, $3, $4, nullif($5, $4), $6, nullif($7, '')::date, $8)`,
+			link, by.Workspace, a.Domain, a.Key(), a.Code, a.Title, a.PrintedOn, a.Batch)
 		switch scoped.PgCode(err) {
 		case scoped.UniqueViolation:
 			return controlplane.PlacementError(a.Code, controlplane.Taken)
@@ -241,7 +243,7 @@ func (k *precheck) lookUpAliases(ctx context.Context, tx pgx.Tx) (x aliasLookup,
 func (in *inserting) addAliases(ctx context.Context, tx pgx.Tx) error {
 	var links, workspaces []int64
 	var domains []int32
-	var codes, typed, titles []string
+	var codes, typed, titles, printed, batches []string
 	placed := make(map[int64]*waypost.Link)
 	for i := range in.links {
 		l := in.links[i].Link
@@ -251,7 +253,7 @@ func (in *inserting) addAliases(ctx context.Context, tx pgx.Tx) error {
 		for _, a := range l.Aliases {
 			links, workspaces, domains = append(links, l.ID), append(workspaces, int64(l.Workspace)), append(domains, int32(a.Domain))
 			codes, typed = append(codes, string(a.Key())), append(typed, string(a.Code))
-			titles = append(titles, a.Title)
+			titles, printed, batches = append(titles, a.Title), append(printed, a.PrintedOn), append(batches, a.Batch)
 			placed[l.ID] = l
 		}
 	}
@@ -259,10 +261,10 @@ func (in *inserting) addAliases(ctx context.Context, tx pgx.Tx) error {
 		return nil
 	}
 	var b pgx.Batch
-	b.Queue(`INSERT INTO link_alias (link_id, workspace_id, domain_id, code, typed_code, title)
-		SELECT link, workspace, domain, code, nullif(typed, code), title
-		FROM unnest($1::bigint[], $2::bigint[], $3::integer[], $4::text[], $5::text[], $6::text[])
-			n (link, workspace, domain, code, typed, title)`, links, workspaces, domains, codes, typed, titles)
+	b.Queue(`INSERT INTO link_alias (link_id, workspace_id, domain_id, code, typed_code, title, printed_on, batch)
+		SELECT link, workspace, domain, code, nullif(typed, code), title, nullif(printed, '')::date, batch
+		FROM unnest($1::bigint[], $2::bigint[], $3::integer[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[])
+			n (link, workspace, domain, code, typed, title, printed, batch)`, links, workspaces, domains, codes, typed, titles, printed, batches)
 	b.Queue(selectUnfolded+` WHERE l.id = ANY ($1)`, links).Query(scoped.Each(func(rows pgx.Rows) error {
 		l, err := scanLink(rows)
 		*placed[l.ID] = l

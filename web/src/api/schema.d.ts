@@ -1830,12 +1830,22 @@ export interface components {
             slug: string;
         };
         Alias: {
+            /**
+             * @description Batch of the print: at most 100 bytes; left out without one.
+             * @example 7
+             */
+            batch?: string;
             /** @description An operator of the installation blocks the alias. Left out otherwise. */
             blocked?: boolean;
             /** Format: date-time */
             created_at: string;
             /** @description Host of the alias' domain. */
             domain: string;
+            /**
+             * @description Day on which the alias was printed; left out when unknown.
+             * @example 2026-03-31
+             */
+            printed_on?: string;
             short_code: string;
             /** Format: uri */
             short_url: string;
@@ -2040,6 +2050,21 @@ export interface components {
              * @description Expired links that all control planes have removed since the installation.
              */
             total_cleaned: number;
+        };
+        CodeClicks: {
+            /**
+             * @description Batch of the print: at most 100 bytes; left out without one.
+             * @example 7
+             */
+            batch?: string;
+            /** Format: int64 */
+            clicks: number;
+            name: string;
+            /**
+             * @description Day on which the alias was printed; left out when unknown.
+             * @example 2026-03-31
+             */
+            printed_on?: string;
         };
         ComparedClicks: {
             /** @description Nodes whose clicks may be missing in the time. */
@@ -3347,7 +3372,7 @@ export interface components {
              */
             clicks: number;
             /** @description By the short address that was asked for, without a scheme: the link's own, and its aliases, also those that were removed. */
-            codes: components["schemas"]["Named"][];
+            codes: components["schemas"]["CodeClicks"][];
             /** @description Clicks of the time that was asked for to compare with. */
             compared?: components["schemas"]["ComparedClicks"];
             /**
@@ -3567,10 +3592,20 @@ export interface components {
         };
         NewAlias: {
             /**
+             * @description Batch of the print: at most 100 bytes; left out without one.
+             * @example 7
+             */
+            batch?: string;
+            /**
              * @description Host of a domain of the workspace, or of a shared one. Default: the shared default domain.
              * @example go.example.com
              */
             domain?: string;
+            /**
+             * @description Day on which the alias was printed; left out when unknown.
+             * @example 2026-03-31
+             */
+            printed_on?: string;
             /**
              * @description A code by the rules for custom_code. Once an alias has had a code, no other link gets it.
              * @example spring-box
@@ -3578,7 +3613,7 @@ export interface components {
             short_code: string;
             /**
              * @description What the alias is for: at most 512 bytes.
-             * @example box, March 2026, batch 7
+             * @example box in shops
              */
             title?: string;
         };
