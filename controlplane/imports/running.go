@@ -139,11 +139,12 @@ func (w *work) run(ctx context.Context) error {
 		if ctx.Err() != nil || time.Now().After(w.until) {
 			return ctx.Err()
 		}
-		b, err := steps.nextStep(ctx, w.i.Next, w.pace.beginStep(ctx, w.i.Most))
+		most := w.pace.beginStep(ctx, w.i.Most)
+		b, err := steps.nextStep(ctx, w.i.Next, most)
 		if err == nil {
 			speed.add(int64(len(b.rows)), w.i)
 			if next := w.i.Next + int64(len(b.rows)); next < w.i.Rows && !b.hasPattern() {
-				steps.makeAhead(ctx, next, w.pace.rows)
+				steps.makeAhead(ctx, next, most)
 			}
 			err = w.create(ctx, b)
 		}
