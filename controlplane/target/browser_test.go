@@ -1,6 +1,11 @@
 package target_test
 
 import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -78,6 +83,45 @@ func TestRules_WhateverIsAcceptedIsTheSameToABrowser(t *testing.T) {
 		requireSameToBrowsers(t, original, got)
 	})
 	require.Positive(t, accepted, "nothing was accepted, so nothing was compared")
+}
+
+// TestRules_AgreeWithTheWebPlatformTests reads the addresses that come with an
+// implementation of the standard.
+func TestRules_AgreeWithTheWebPlatformTests(t *testing.T) {
+	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/nlnwa/whatwg-url").Output()
+	require.NoError(t, err)
+	text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "testdata", "urltestdata.json"))
+	require.NoError(t, err)
+	var all []json.RawMessage
+	require.NoError(t, json.Unmarshal(text, &all))
+	web := regexp.MustCompile(`(?i)^https?://`)
+	accepted, refused := 0, 0
+	for _, one := range all {
+		var c struct {
+			Input, Base, Href string
+			Failure           bool
+		}
+		if json.Unmarshal(one, &c) != nil { // a comment
+			continue
+		}
+		for _, address := range []string{c.Input, c.Href} {
+			if !web.MatchString(address) {
+				continue
+			}
+			got, err := target.Rules{AllowPrivate: true}.Check(address)
+			switch {
+			case err != nil:
+				refused++
+			case c.Failure:
+				t.Errorf("%q is accepted", address)
+			default:
+				accepted++
+				requireSameToBrowsers(t, address, got)
+			}
+		}
+	}
+	t.Logf("%d accepted, %d refused", accepted, refused)
+	require.Greater(t, accepted, 200)
 }
 
 func FuzzWhateverIsAcceptedIsTheSameToABrowser(f *testing.F) {
