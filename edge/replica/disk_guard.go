@@ -2,7 +2,6 @@ package replica
 
 import (
 	"fmt"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -73,12 +72,12 @@ func (g *diskGuard) ReuseForWrite(oldname, newname string, category vfs.DiskWrit
 
 func (g *diskGuard) openWAL(what string, open func() (vfs.File, error)) vfs.File {
 	if g.walBad.Load() {
-		return &walFile{File: noFile{}, guard: g}
+		return &walFile{File: noFile(), guard: g}
 	}
 	f, err := open()
 	if err != nil {
 		g.walFailed(what, err)
-		return &walFile{File: noFile{}, guard: g}
+		return &walFile{File: noFile(), guard: g}
 	}
 	return &walFile{File: f, guard: g}
 }
@@ -148,7 +147,7 @@ func (f *walFile) Stat() (vfs.FileInfo, error) {
 	info, err := f.File.Stat()
 	if err != nil {
 		f.guard.walFailed("stat the WAL", err)
-		return noFile{}.Stat()
+		return noFile().Stat()
 	}
 	return info, nil
 }
@@ -160,29 +159,11 @@ func (f *walFile) Close() error {
 	return nil
 }
 
-// noFile replaces a WAL that could not be created.
-type noFile struct{}
-
-func (noFile) Close() error                            { return nil }
-func (noFile) Read([]byte) (int, error)                { return 0, os.ErrClosed }
-func (noFile) ReadAt([]byte, int64) (int, error)       { return 0, os.ErrClosed }
-func (noFile) Write(p []byte) (int, error)             { return len(p), nil }
-func (noFile) WriteAt(p []byte, _ int64) (int, error)  { return len(p), nil }
-func (noFile) Preallocate(_, _ int64) error            { return nil }
-func (noFile) Stat() (vfs.FileInfo, error)             { return noInfo{}, nil }
-func (noFile) Sync() error                             { return nil }
-func (noFile) SyncTo(int64) (fullSync bool, err error) { return true, nil }
-func (noFile) SyncData() error                         { return nil }
-func (noFile) Prefetch(_, _ int64) error               { return nil }
-func (noFile) Fd() uintptr                             { return vfs.InvalidFd }
-
-// noInfo describes a noFile, which has no size.
-type noInfo struct{}
-
-func (noInfo) Name() string           { return "" }
-func (noInfo) Size() int64            { return 0 }
-func (noInfo) Mode() os.FileMode      { return 0 }
-func (noInfo) ModTime() time.Time     { return time.Time{} }
-func (noInfo) IsDir() bool            { return false }
-func (noInfo) Sys() any               { return nil }
-func (noInfo) DeviceID() vfs.DeviceID { return vfs.DeviceID{} }
+// noFile replaces a WAL that could not be created. Nothing is written to it.
+func noFile() vfs.File {
+	f, err := vfs.NewMem().Create("WAL", vfs.WriteCategoryUnspecified)
+	if err != nil {
+		panic(err) // memory takes every file
+	}
+	return f
+}

@@ -18,8 +18,8 @@ func availableIn(root fs.FS) int64 {
 	if allowed, ok := allowedBy(root); ok {
 		least = min(least, allowed)
 	}
-	if text, err := readFile(root, "proc/meminfo"); err == nil {
-		least = min(least, machineMemory(text))
+	if text, err := fs.ReadFile(root, "proc/meminfo"); err == nil {
+		least = min(least, machineMemory(string(text)))
 	}
 	if least == math.MaxInt64 {
 		return 1 << 30 // unknown

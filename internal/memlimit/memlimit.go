@@ -4,7 +4,6 @@
 package memlimit
 
 import (
-	"io"
 	"io/fs"
 	"log/slog"
 	"math"
@@ -48,12 +47,12 @@ func within(allowed, outside int64) int64 {
 // allowedBy returns the least limit of the process's control group and the groups above
 // it, of version 2 or 1; false without a limit.
 func allowedBy(root fs.FS) (int64, bool) {
-	text, err := readFile(root, "proc/self/cgroup")
+	text, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {
 		return 0, false
 	}
 	least := int64(math.MaxInt64)
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(string(text)) {
 		_, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
 		controllers, group, ok := strings.Cut(rest, ":")
 		switch {
@@ -73,8 +72,8 @@ func allowedBy(root fs.FS) (int64, bool) {
 func leastUp(root fs.FS, mount, group, file string) int64 {
 	least := int64(math.MaxInt64)
 	for at := path.Clean("/" + group); ; at = path.Dir(at) {
-		if text, err := readFile(root, path.Join(mount, at, file)); err == nil {
-			if n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64); err == nil && n > 0 { // not "max"
+		if text, err := fs.ReadFile(root, path.Join(mount, at, file)); err == nil {
+			if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && n > 0 { // not "max"
 				least = min(least, n)
 			}
 		}
@@ -82,15 +81,4 @@ func leastUp(root fs.FS, mount, group, file string) int64 {
 			return least
 		}
 	}
-}
-
-func readFile(root fs.FS, name string) (string, error) {
-	const most = 64 << 10
-	f, err := root.Open(name)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = f.Close() }()
-	text, err := io.ReadAll(io.LimitReader(f, most))
-	return string(text), err
 }

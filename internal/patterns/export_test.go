@@ -11,10 +11,7 @@ func (x *Index) CountVisits() int { return x.root.countVisits() }
 
 func (n *node) countVisits() int {
 	most := 0
-	for _, c := range n.few {
-		most = max(most, c.countVisits())
-	}
-	for _, c := range n.many {
+	for _, c := range n.children {
 		most = max(most, c.countVisits())
 	}
 	if n.placeholder != nil {

@@ -27,8 +27,7 @@ type Index struct {
 
 // node is a place in a tree of segments.
 type node struct {
-	few         []*node          // children with a literal segment, while they are few
-	many        map[string]*node // all children with a literal segment, once they are many
+	children    map[string]*node // children with a literal segment
 	placeholder *node            // nil: none
 	ends        *pattern         // the pattern that ends here; nil: none
 	rest        *pattern         // the pattern that ends here with a star; nil: none
@@ -37,9 +36,6 @@ type node struct {
 	visits  int // an upper bound of the nodes that a look-up visits from here on
 	dearest int // the most visits of a child with a literal segment
 }
-
-// manyChildren is the number of children above which a table finds a child faster.
-const manyChildren = 4
 
 // pattern is a code taken apart.
 type pattern struct {
@@ -119,34 +115,16 @@ func (n *node) childOf(segment string) *node {
 	if child := n.find([]byte(segment)); child != nil {
 		return child
 	}
-	child := &node{literal: strings.Clone(segment)}
-	switch {
-	case n.many != nil:
-		n.many[child.literal] = child
-	case len(n.few) < manyChildren:
-		n.few = append(n.few, child)
-	default:
-		n.many = map[string]*node{child.literal: child}
-		for _, c := range n.few {
-			n.many[c.literal] = c
-		}
-		n.few = nil
+	if n.children == nil {
+		n.children = make(map[string]*node)
 	}
+	child := &node{literal: strings.Clone(segment)}
+	n.children[child.literal] = child
 	return child
 }
 
 // find returns the child with a literal segment, nil if there is none.
-func (n *node) find(segment []byte) *node {
-	if n.many != nil {
-		return n.many[string(segment)]
-	}
-	for _, c := range n.few {
-		if c.literal == string(segment) {
-			return c
-		}
-	}
-	return nil
-}
+func (n *node) find(segment []byte) *node { return n.children[string(segment)] }
 
 // Len returns the number of patterns.
 func (x *Index) Len() int {
