@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"waypost"
-	"waypost/internal/failpoint"
+	"waypost/internal/atomicfile"
 	"waypost/rules/budget"
 )
 
@@ -34,8 +34,8 @@ const Format = 1
 const (
 	magic      = "waypost budgets 1\n"
 	filePrefix = "grants-"
-	temporary  = ".new-"
-	unreadable = ".unreadable" // ends the name of a file that was set aside
+	temporary  = "." + filePrefix // begins the name of a file that was not finished
+	unreadable = ".unreadable"    // ends the name of a file that was set aside
 
 	kindAccount = 1
 	kindEpoch   = 2
@@ -197,7 +197,7 @@ func (d directory) readOthers(own waypost.BootID) (o others, err error) {
 		case strings.HasPrefix(file, temporary):
 			o.files = append(o.files, file)
 		case strings.HasPrefix(file, filePrefix) && file != fileOf(own) && !strings.HasSuffix(file, unreadable):
-			text, err := d.readFile(file)
+			text, err := atomicfile.Read(d.path(file), maxFile)
 			if err == nil {
 				err = o.read(text)
 			}
@@ -213,38 +213,14 @@ func (d directory) readOthers(own waypost.BootID) (o others, err error) {
 	return o, nil
 }
 
-func (d directory) readFile(file string) ([]byte, error) {
-	info, err := os.Stat(d.path(file))
-	if err == nil && info.Size() > maxFile {
-		err = errors.New("it is too large")
-	}
-	if err != nil {
-		return nil, err
-	}
-	return os.ReadFile(d.path(file))
-}
-
 // write makes the file of a boot, or replaces it, as a whole and durably, and returns it
 // open for more records.
-func (d directory) write(boot waypost.BootID, text []byte) (f *os.File, err error) {
-	file := fileOf(boot)
-	if f, err = os.OpenFile(d.path(temporary+file), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
+func (d directory) write(boot waypost.BootID, text []byte) (*os.File, error) {
+	path := d.path(fileOf(boot))
+	if err := atomicfile.Write(path, text, 0o600); err != nil {
 		return nil, err
 	}
-	if _, err = f.Write(text); err == nil {
-		err = f.Sync()
-	}
-	if err == nil {
-		failpoint.Hit("grants: written")
-		err = os.Rename(d.path(temporary+file), d.path(file))
-	}
-	if err == nil {
-		err = d.sync()
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
+	return os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
 }
 
 // setAside renames damaged files. They stay for the operator.
@@ -266,12 +242,4 @@ func (d directory) remove(files []string) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func (d directory) sync() error {
-	f, err := os.Open(d.root)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }

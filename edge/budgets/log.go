@@ -80,7 +80,8 @@ func (l *grantLog) save() error {
 	return nil
 }
 
-// rewrite replaces the file by one with the present state.
+// rewrite replaces the file by one with the present state. After a failure it is unknown
+// which of the two is there, and no click is spent.
 func (l *grantLog) rewrite() error {
 	text := appendEpoch([]byte(magic), l.epoch.Load())
 	if l.disk != (diskID{}) {
@@ -89,6 +90,7 @@ func (l *grantLog) rewrite() error {
 	text, accounts := l.ledger.appendTotals(text)
 	f, err := l.dir.write(l.boot, text)
 	if err != nil {
+		l.broken.Store(true)
 		return err
 	}
 	if l.file != nil {
