@@ -13,8 +13,6 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"waypost"
 	"waypost/internal/failpoint"
 )
@@ -24,7 +22,7 @@ import (
 // files that could not be read.
 type directory struct {
 	root string
-	self *os.File // locked
+	self *os.File
 	disk disk
 }
 
@@ -33,8 +31,8 @@ const (
 	quarantineDir = "quarantine"
 )
 
-// openDirectory makes the directory if it is missing and locks it. The kernel releases
-// the lock when the process ends.
+// openDirectory makes the directory if it is missing. One process uses it at a time: its
+// owner sees to that.
 func openDirectory(root string, d disk) (*directory, error) {
 	for _, dir := range []string{root, filepath.Join(root, deadDir), filepath.Join(root, quarantineDir)} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -44,13 +42,6 @@ func openDirectory(root string, d disk) (*directory, error) {
 	self, err := os.Open(root)
 	if err != nil {
 		return nil, err
-	}
-	err = unix.Flock(int(self.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		err = errors.New("another process has it")
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("lock %s: %w", root, err), self.Close())
 	}
 	return &directory{root: root, self: self, disk: d}, nil
 }

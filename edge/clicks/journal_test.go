@@ -96,15 +96,6 @@ func TestJournal_ManyRecordAtTheSameTime(t *testing.T) {
 	}
 }
 
-func TestJournal_IsOfOneProcess(t *testing.T) {
-	dir := t.TempDir()
-	j := open(t, config(dir))
-	_, err := clicks.Open(config(dir))
-	require.ErrorContains(t, err, "another process has it")
-	require.NoError(t, j.Close())
-	require.NoError(t, open(t, config(dir)).Close())
-}
-
 func TestJournal_WhatIsRecordedAfterTheEndIsDroppedAndCounted(t *testing.T) {
 	j := open(t, config(t.TempDir()))
 	require.NoError(t, j.Seal())

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"golang.org/x/sys/unix"
 
 	"waypost/internal/pacer"
 )
@@ -20,7 +21,6 @@ import (
 // storage is the directory of a replica, and opens stores in it. The file CURRENT names
 // the live store:
 //
-//	LOCK                         held by the process that has the directory open
 //	CURRENT                      "waypost-replica FORMAT store-000007\n"
 //	store-000007/                the live store
 //	restore-000008/              tables and progress of a snapshot that is being taken
@@ -32,9 +32,8 @@ type storage struct {
 	cfg          *Config
 	metrics      *metrics
 	cache        *pebble.Cache
-	dirLock      *pebble.Lock // nil: the directory is not locked
-	readOnly     bool         // the disk took no lock at Open, and its store is only read
-	memTableSize int          // bytes
+	readOnly     bool // the disk took no writes at Open, and its store is only read
+	memTableSize int  // bytes
 	errorPause   time.Duration
 }
 
@@ -68,34 +67,13 @@ func (withoutLock) Lock(string) (io.Closer, error) { return io.NopCloser(nil), n
 // path returns the path of a name within the directory.
 func (s *storage) path(name string) string { return s.cfg.FS.PathJoin(s.cfg.Dir, name) }
 
-// lockDir keeps a second process out of the directory.
-func (s *storage) lockDir() error {
+// openDir makes the directory. One process uses it at a time: its owner sees to that.
+func (s *storage) openDir() error {
 	if err := s.makeDir(s.cfg.Dir); err != nil {
 		return fmt.Errorf("make the replica's directory: %w", err)
 	}
-	lock, err := pebble.LockDirectory(s.cfg.Dir, s.cfg.FS)
-	switch {
-	case err == nil:
-		s.dirLock = lock
-		return nil
-	case errors.Is(err, syscall.EROFS):
-		s.readOnly = true // and so for other processes
-		return nil
-	case errors.Is(err, syscall.EAGAIN), !isErrno(err):
-		return fmt.Errorf("the replica in %s is in use by another process: stop that one first: %w", s.cfg.Dir, err)
-	default:
-		return fmt.Errorf("lock the replica in %s: %w", s.cfg.Dir, err)
-	}
-}
-
-// unlockDir releases the directory if it is locked.
-func (s *storage) unlockDir() error {
-	if s.dirLock == nil {
-		return nil
-	}
-	err := s.dirLock.Close()
-	s.dirLock = nil
-	return err
+	s.readOnly = errors.Is(unix.Access(s.cfg.Dir, unix.W_OK), unix.EROFS)
+	return nil
 }
 
 // makeDir makes a directory and its missing parents, each durably, because a directory

@@ -122,8 +122,8 @@ func newDB(cfg Config, cache *pebble.Cache) *DB {
 
 // Open opens the replica in a directory, or begins an empty one. A store that cannot be
 // read is quarantined, and the replica is empty; that is no error. Open fails, and
-// changes nothing, when the directory is in use, was written by a newer version, or
-// cannot be used at all.
+// changes nothing, when the directory was written by a newer version, or cannot be used at
+// all. No other process may use the directory.
 func Open(cfg Config) (_ *DB, err error) {
 	if cfg.Dir == "" {
 		return nil, errors.New("replica: a directory is required")
@@ -138,16 +138,14 @@ func Open(cfg Config) (_ *DB, err error) {
 	if cfg.LookupBytes >= lookup.MinBudget {
 		db.filler.budget = lookup.NewBudget(cfg.LookupBytes)
 	}
-	if err := db.storage.lockDir(); err != nil {
-		cache.Unref()
-		return nil, err
-	}
 	defer func() {
 		if err != nil {
 			cache.Unref()
-			err = errors.Join(err, db.storage.unlockDir())
 		}
 	}()
+	if err := db.storage.openDir(); err != nil {
+		return nil, err
+	}
 	st, err := db.storage.findStore()
 	if err != nil {
 		return nil, err
@@ -167,8 +165,8 @@ func Open(cfg Config) (_ *DB, err error) {
 	return db, nil
 }
 
-// Close makes all applied batches durable, waits for readers to leave, and releases the
-// directory. It is called once, after the follower has ended. Later reads get an error.
+// Close makes all applied batches durable, and waits for readers to leave. It is called
+// once, after the follower has ended. Later reads get an error.
 func (db *DB) Close() error {
 	db.serving.closed.Store(true)
 	db.stop()
@@ -192,7 +190,6 @@ func (db *DB) Close() error {
 	}
 	db.metrics.unregister(db.cfg.Metrics)
 	db.storage.cache.Unref()
-	errs = append(errs, db.storage.unlockDir())
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close the replica: %w", err)
 	}

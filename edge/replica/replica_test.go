@@ -268,17 +268,6 @@ func TestDB_SyncsWithinTheInterval(t *testing.T) {
 	}
 }
 
-func TestOpen_LocksTheDirectory(t *testing.T) {
-	for name, cfg := range map[string]replica.Config{
-		"in memory": config(vfs.NewMem()),
-		"on disk":   {Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)},
-	} {
-		open(t, cfg)
-		_, err := replica.Open(cfg)
-		require.ErrorContains(t, err, "in use by another process", name)
-	}
-}
-
 func TestDB_ClosedReturnsErrors(t *testing.T) {
 	cfg := config(vfs.NewMem())
 	db, err := replica.Open(cfg)
