@@ -122,8 +122,8 @@ func newDB(cfg Config, cache *pebble.Cache) *DB {
 
 // Open opens the replica in a directory, or begins an empty one. A store that cannot be
 // read is quarantined, and the replica is empty; that is no error. Open fails, and
-// changes nothing, when the directory was written by a newer version, or cannot be used at
-// all. No other process may use the directory.
+// changes nothing, when the directory was written by a newer version, or cannot be used
+// at all. No other process may use the directory.
 func Open(cfg Config) (_ *DB, err error) {
 	if cfg.Dir == "" {
 		return nil, errors.New("replica: a directory is required")
