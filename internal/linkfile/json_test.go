@@ -1,6 +1,7 @@
 package linkfile_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -75,6 +76,18 @@ func TestReader_LeavesDataAboutVisitorsOut(t *testing.T) {
 	require.Equal(t, []string{"ip", "userAgent"}, shape.Personal)
 	require.Equal(t, `{"url":"https://example.com/1","x":{"user_agent":"curl"}}`, rows[0].Cells[0])
 	require.Equal(t, []string{"ip", "userAgent", "x.user_agent"}, mapping.LeftOut(&shape))
+}
+
+func TestReader_BoundsTheNamesOfObjects(t *testing.T) {
+	var lines strings.Builder
+	for n := range 1000 {
+		fmt.Fprintf(&lines, `{"url":"https://example.com/","name %d":1}`+"\n", n)
+	}
+	shape, _, rows := readAll(t, lines.String(), linkfile.Options{})
+	require.Len(t, shape.Columns, 256)
+	require.Empty(t, rows[254].Reason)
+	require.Equal(t, `the objects of the file have more than 256 names, and "name 255" is one more`, rows[255].Reason)
+	require.Len(t, rows, 1000)
 }
 
 func TestMapper_GivesNewNamesOfLaterRowsTheirFields(t *testing.T) {

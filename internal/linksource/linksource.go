@@ -7,6 +7,7 @@ package linksource
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -72,7 +73,7 @@ func (s Source) Write(ctx context.Context, c Config, to io.Writer) error {
 	c.Timeout = cmp.Or(c.Timeout, time.Minute)
 	r := &reader{
 		Config: c, from: s, base: base, http: &http.Client{Timeout: c.Timeout, CheckRedirect: stay}, header: make(http.Header),
-		seen: make(map[string]struct{}), to: json.NewEncoder(to),
+		seen: make(map[[sha256.Size]byte]struct{}), to: json.NewEncoder(to),
 	}
 	r.to.SetEscapeHTML(false)
 	defer r.http.CloseIdleConnections()
@@ -101,7 +102,7 @@ type reader struct {
 	told   int // links, as the source says
 
 	to   *json.Encoder
-	seen map[string]struct{}
+	seen map[[sha256.Size]byte]struct{} // ids, which may be long
 }
 
 // writePage writes the links of a page that were on no page before: links move to later
@@ -111,11 +112,12 @@ type reader struct {
 func (r *reader) writePage(links []link) error {
 	before := len(r.seen)
 	for _, l := range links {
-		line, id := make(link), ""
+		line, names := make(link), ""
 		for name := range strings.FieldsSeq(r.from.id) {
 			line[name] = l[name]
-			id += string(l[name]) + " "
+			names += string(l[name]) + " "
 		}
+		id := sha256.Sum256([]byte(names))
 		if _, there := r.seen[id]; there {
 			continue
 		}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -228,6 +229,27 @@ func TestWrite_HostileAPIsAreRefusedInWords(t *testing.T) {
 	}
 	_, _, err := write(t, "shlink", "localhost")
 	require.ErrorContains(t, err, "is no address such as")
+}
+
+func TestWrite_HasBoundedMemoryForLongNames(t *testing.T) {
+	const pages = 40
+	long := strings.Repeat("x", 1<<20)
+	page := 0
+	base := serve(t, func(http.ResponseWriter, *http.Request) string {
+		page++
+		return fmt.Sprintf(`{"shortUrls":{"data":[{"shortCode":"%d%s"}],"pagination":{"pagesCount":%d}}}`, page, long, pages)
+	})
+	var used [pages + 1]uint64
+	err := linksource.Sources()[0].Write(t.Context(), linksource.Config{Base: base, Note: func(string) {}, Progress: func(links int) {
+		if links == 1 || links == pages {
+			var memory runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&memory)
+			used[links] = memory.HeapAlloc
+		}
+	}}, io.Discard)
+	require.NoError(t, err)
+	require.Less(t, used[pages], used[1]+20<<20)
 }
 
 func TestWrite_WaitsAsTheAPIAsks(t *testing.T) {
