@@ -67,9 +67,9 @@ func (o *Options) Logf(format string, args ...any) {
 	fmt.Printf(time.Now().Format("15:04:05 ")+format+"\n", args...)
 }
 
-// TempDir makes a directory; the caller removes it.
-func (o *Options) TempDir() (string, error) {
-	dir, err := os.MkdirTemp("", "waypost-bench-")
+// TempDir makes a directory in another one, "" for the system's; the caller removes it.
+func TempDir(in string) (string, error) {
+	dir, err := os.MkdirTemp(in, "waypost-bench-")
 	if err != nil {
 		return "", fmt.Errorf("make a temporary directory: %w", err)
 	}

@@ -1,8 +1,6 @@
 package client
 
 import (
-	"net/url"
-
 	"waypost/api"
 )
 
@@ -20,10 +18,4 @@ type Stats struct {
 	Annotations     []api.Annotation `json:"annotations"` // of a link
 	AnnotationsMore bool             `json:"annotations_more"`
 	TopExact        *bool            `json:"top_exact"` // nil for a link
-}
-
-// LinkStatsPath returns the path of a link's statistics, with the parameters of the
-// query.
-func LinkStatsPath(code string, query url.Values) string {
-	return linkPath(code) + "/stats?" + query.Encode()
 }

@@ -95,7 +95,7 @@ func (l *lab) startRival(ctx context.Context, r *rival) error {
 
 // changeAndLose changes links, in turns, and then kills the stores.
 func (l *lab) changeAndLose(ctx context.Context, all []*rival, links int) error {
-	dir, err := l.subdir("fleet-")
+	dir, err := bench.TempDir(l.dir)
 	if err != nil {
 		return err
 	}

@@ -68,7 +68,7 @@ func measure(ctx context.Context, args []string) (err error) {
 	if l.targets, err = corpus.ReadTargets(l.Targets); err != nil {
 		return err
 	}
-	if l.dir, err = l.TempDir(); err != nil {
+	if l.dir, err = bench.TempDir(""); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(l.dir)) }()
@@ -82,7 +82,7 @@ func measure(ctx context.Context, args []string) (err error) {
 
 // replica returns a directory with a replica that a build of this program has made.
 func (l *lab) replica(ctx context.Context, build string, links int, flags ...string) (string, error) {
-	dir, err := l.subdir("replica-")
+	dir, err := bench.TempDir(l.dir)
 	if err != nil {
 		return "", err
 	}
@@ -92,15 +92,6 @@ func (l *lab) replica(ctx context.Context, build string, links int, flags ...str
 	cmd.Stderr = os.Stderr
 	if err := cmd.Run(); err != nil {
 		return "", fmt.Errorf("make a replica: %w", err)
-	}
-	return dir, nil
-}
-
-// subdir makes a directory of the run.
-func (l *lab) subdir(prefix string) (string, error) {
-	dir, err := os.MkdirTemp(l.dir, prefix)
-	if err != nil {
-		return "", fmt.Errorf("make a directory: %w", err)
 	}
 	return dir, nil
 }

@@ -50,7 +50,7 @@ func (l *lab) rivals(ctx context.Context, links int) (all []*rival, notes []stri
 			name: one.name, what: one.what, base: nameWaypost, links: links, url: l.found,
 		}}}
 		r.addrs = func() []string { return []string{r.target.addr} }
-		if r.dir, err = l.subdir("rival-"); err != nil {
+		if r.dir, err = bench.TempDir(l.dir); err != nil {
 			return nil, nil, err
 		}
 		err := one.prepare(ctx, r)

@@ -20,7 +20,7 @@ import (
 // create measures single links over many connections and few.
 func (l *lab) create(ctx context.Context) (out bench.Section, err error) {
 	const most, warmUp = 64, 1
-	s, err := l.startSystem(ctx, "create")
+	s, err := l.startSystem(ctx)
 	if err != nil {
 		return out, err
 	}

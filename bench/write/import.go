@@ -20,7 +20,7 @@ import (
 func (l *lab) importing(ctx context.Context) (out bench.Section, err error) {
 	const imported = "waypost import"
 	firstLinks, links := 2000, sized(l, 500_000, 2000)
-	s, err := l.startSystem(ctx, "import")
+	s, err := l.startSystem(ctx)
 	if err != nil {
 		return out, err
 	}

@@ -19,7 +19,7 @@ import (
 // lag measures the time from a commit to the moment at which an edge has the link.
 func (l *lab) lag(ctx context.Context) (out bench.Section, err error) {
 	creates, perSecond, rounds := sized(l, 300, 10), sized(l, 2000, 100), min(l.o.Rounds, 3)
-	s, err := l.startSystem(ctx, "lag")
+	s, err := l.startSystem(ctx)
 	if err != nil {
 		return out, err
 	}

@@ -7,9 +7,7 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
 	"waypost/bench"
@@ -45,7 +43,7 @@ func measure(ctx context.Context, args []string) (err error) {
 	if l.targets, err = corpus.ReadTargets(l.o.Targets); err != nil {
 		return err
 	}
-	if l.dir, err = l.o.TempDir(); err != nil {
+	if l.dir, err = bench.TempDir(""); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(l.dir)) }()
@@ -56,18 +54,9 @@ func measure(ctx context.Context, args []string) (err error) {
 	})
 }
 
-// subdir makes a directory of its own for a section.
-func (l *lab) subdir(name string) (string, error) {
-	dir := filepath.Join(l.dir, name)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", fmt.Errorf("make a directory: %w", err)
-	}
-	return dir, nil
-}
-
 // startSystem starts a whole system.
-func (l *lab) startSystem(ctx context.Context, name string) (*bench.System, error) {
-	dir, err := l.subdir(name)
+func (l *lab) startSystem(ctx context.Context) (*bench.System, error) {
+	dir, err := bench.TempDir(l.dir)
 	if err != nil {
 		return nil, err
 	}

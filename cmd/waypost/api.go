@@ -117,30 +117,26 @@ func (p *program) server(cfg config.Config) (base string, key config.Secret, err
 	if err := p.noSystem(cfg); err != nil {
 		return "", "", err
 	}
-	if file, err := credentials.File(p.getenv); err == nil {
-		store, err := credentials.Read(file)
-		if err != nil {
-			return "", "", err
-		}
-		if store.Current != "" {
-			return store.Current, key, nil
-		}
+	store, err := p.logins()
+	if err != nil || store.Current != "" {
+		return store.Current, key, err
 	}
 	return "", "", errors.New("no API to talk to: start `waypost dev` (give its --data-dir here, if it has one), set WAYPOST_API or --api, or run `waypost login`")
 }
 
 // login returns the login that is kept for a server.
 func (p *program) login(base string) (login credentials.Login, found bool, err error) {
-	file, err := credentials.File(p.getenv)
-	if err != nil { // then there was no login
-		return credentials.Login{}, false, nil //nolint:nilerr // nothing is kept without a place
-	}
-	store, err := credentials.Read(file)
-	if err != nil {
-		return credentials.Login{}, false, err
-	}
+	store, err := p.logins()
 	login, found = store.Servers[credentials.Server(base)]
-	return login, found, nil
+	return login, found, err
+}
+
+// logins returns all logins that are kept.
+func (p *program) logins() (store credentials.Store, err error) {
+	if file, none := credentials.File(p.getenv); none == nil { // without a place nothing is kept
+		store, err = credentials.Read(file)
+	}
+	return store, err
 }
 
 // completions offers names that the API knows while an argument is typed. It fails

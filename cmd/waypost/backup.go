@@ -123,15 +123,9 @@ func (p serverCommands) backupConfig() (cfg backup.Config, done func(), err erro
 	if err != nil {
 		return cfg, nil, err
 	}
-	progress, done := p.sizeProgress()
-	return backup.Config{DatabaseURL: url, Environ: p.environ, Version: productVersion(), Progress: progress}, done, nil
-}
-
-// sizeProgress shows how much is done: on a terminal in one line, elsewhere by a line now
-// and then.
-func (p serverCommands) sizeProgress() (show backup.Progress, done func()) {
-	l := newProgressLine(p.stderr)
-	return func(bytes, size int64) { l.show(time.Now(), "%s so far%s", sizeText(bytes), shareOf(size, bytes)) }, l.finish
+	line := newProgressLine(p.stderr)
+	progress := func(bytes, size int64) { line.show(time.Now(), "%s so far%s", sizeText(bytes), shareOf(size, bytes)) }
+	return backup.Config{DatabaseURL: url, Environ: p.environ, Version: productVersion(), Progress: progress}, line.finish, nil
 }
 
 // sizeText writes a number of bytes in megabytes.

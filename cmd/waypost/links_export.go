@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -100,10 +101,9 @@ func (p linksCommands) exportLinks(ctx context.Context, name string, x *exporter
 		}
 	}
 	return p.withAPI(func(server *client.Client) error {
-		var finish func()
-		x.api = server
-		x.done, finish = p.exportProgress()
-		defer finish()
+		progress := newProgressLine(p.stderr)
+		defer progress.finish()
+		x.api, x.done = server, func(links int) { progress.show(time.Now(), "%d links so far", links) }
 		if slices.Contains(writtenFormats, x.format) {
 			return p.exportSite(ctx, x, name)
 		}
@@ -116,7 +116,7 @@ func (p linksCommands) exportLinks(ctx context.Context, name string, x *exporter
 		if err := replaceFile(name, func(to io.Writer) error { return x.all(ctx, to) }); err != nil {
 			return fmt.Errorf("the export stopped after %s, and %s was not written: %w", numberOf(x.links, "link", "links"), name, err)
 		}
-		finish()
+		progress.finish()
 		return p.print(numberOf(x.links, "link", "links")+" written to "+name, map[string]any{"links": x.links, "file": name})
 	})
 }

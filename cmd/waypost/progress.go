@@ -7,12 +7,6 @@ import (
 	"time"
 )
 
-// exportProgress shows how many links are done. How many there are is not known.
-func (p linksCommands) exportProgress() (count func(links int), finish func()) {
-	l := newProgressLine(p.stderr)
-	return func(n int) { l.show(time.Now(), "%d links so far", n) }, l.finish
-}
-
 // progressLine reports progress: on a terminal by a line that changes in place, below
 // all others, and elsewhere, such as in a log, by a line now and then.
 type progressLine struct {

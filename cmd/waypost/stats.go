@@ -84,7 +84,7 @@ func (p clicksCommands) linkCommand() *cobra.Command {
 			if host != "" {
 				values.Set("domain", host)
 			}
-			return p.showStats(c, client.LinkStatsPath(code, values))
+			return p.showStats(c, client.Path(api.PathLinks, code, "stats")+"?"+values.Encode())
 		},
 	}
 	q.bind(c, "countries, cities, devices, browsers, os, referrers, rules, variants, codes or utm_source and the like")

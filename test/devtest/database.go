@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -64,9 +63,7 @@ func CopyDatabase(t testing.TB, dir string) {
 	if emptied.once.Do(func() { emptied.err = makeEmptied() }); emptied.err != nil {
 		t.Fatal(emptied.err)
 	}
-	if out, err := exec.CommandContext(t.Context(), "cp", "-a", filepath.Join(emptied.dir, "postgres"), dir).CombinedOutput(); err != nil {
-		t.Fatalf("cp: %v: %s", err, out)
-	}
+	CopyTree(t, filepath.Join(emptied.dir, "postgres"), dir)
 }
 
 // begun leaves a directory as a system does that is killed at its first start when it has

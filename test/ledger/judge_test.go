@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"waypost/api"
 	"waypost/client"
 )
 
@@ -132,7 +133,7 @@ func (w *world) judgeRules(hand *pgx.Conn) {
 	require.NoError(w.t, err)
 	for n := range links {
 		code := codeOf(n)
-		stats, err := client.Get[client.Stats](w.t.Context(), cl, client.LinkStatsPath(code, nil))
+		stats, err := client.Get[client.Stats](w.t.Context(), cl, client.Path(api.PathLinks, code, "stats"))
 		require.NoError(w.t, err)
 		shown := make(map[string]int64)
 		for _, r := range stats.Rules {

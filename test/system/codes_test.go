@@ -347,7 +347,7 @@ func requireAliases(t *testing.T, env []string, c *client.Client, servers []stri
 			}
 		}
 		eventually(t, time.Minute, "clicks are counted by address", func() bool {
-			stats, err := client.Get[client.Stats](ctx, c, client.LinkStatsPath(code, url.Values{"domain": {box}}))
+			stats, err := client.Get[client.Stats](ctx, c, client.Path(api.PathLinks, code, "stats")+client.Query(map[string]string{"domain": box}))
 			require.NoError(t, err)
 			clear(got)
 			for _, n := range stats.Codes {

@@ -55,7 +55,7 @@ func requireStatistics(t *testing.T, s *devtest.System) {
 		return now
 	}
 	eventually(t, time.Minute, "complete by the API", func() bool {
-		until := told(client.LinkStatsPath("sale", nil)).CompleteUntil
+		until := told(client.Path(api.PathLinks, "sale", "stats")).CompleteUntil
 		return until != nil && until.After(clicked)
 	})
 	eventually(t, time.Minute, "complete", func() bool {
