@@ -33,24 +33,21 @@ var errPatternAlias = waypost.Errorf(waypost.EInvalid, "a pattern has no aliases
 // link.
 func (s *Links) AddAlias(
 	ctx context.Context, actor Actor, domain, code string, n NewAlias,
-) (waypost.Link, waypost.Position, error) {
-	none := func(err error) (waypost.Link, waypost.Position, error) {
-		return waypost.Link{}, waypost.Position{}, err
-	}
+) (none waypost.Link, at waypost.Position, err error) {
 	l, err := s.Read(ctx, actor, domain, code)
 	if err != nil {
-		return none(err)
+		return none, at, err
 	}
 	if waypost.IsPattern(string(l.Code)) {
-		return none(errPatternAlias)
+		return none, at, errPatternAlias
 	}
 	d, err := s.domains.named(ctx, actor, n.Domain)
 	if err != nil {
-		return none(err)
+		return none, at, err
 	}
 	a, err := s.newAlias(&d, n)
 	if err != nil {
-		return none(err)
+		return none, at, err
 	}
 	addresses := l.Addresses()
 	for i := range addresses {
@@ -59,7 +56,7 @@ func (s *Links) AddAlias(
 		case have.Domain == a.Domain && have.Key() == a.Key() && have.N > 0:
 			return l, waypost.Position{}, nil
 		case have.Domain == a.Domain && have.Key() == a.Key():
-			return none(waypost.Errorf(waypost.EConflict, "the code %q is the link's own", a.Code))
+			return none, at, waypost.Errorf(waypost.EConflict, "the code %q is the link's own", a.Code)
 		}
 	}
 	return s.store.AddAlias(ctx, actor, l.ID, a, s.claim(a.Domain, a.Code))
@@ -119,22 +116,19 @@ func (p *prepared) setAliases(ctx context.Context, l *waypost.Link, all []NewAli
 // alias once they reach the position, and its code names no link again.
 func (s *Links) RemoveAlias(
 	ctx context.Context, actor Actor, domain, code, host, alias string,
-) (waypost.Link, waypost.Position, error) {
-	none := func(err error) (waypost.Link, waypost.Position, error) {
-		return waypost.Link{}, waypost.Position{}, err
-	}
+) (none waypost.Link, at waypost.Position, err error) {
 	l, err := s.Read(ctx, actor, domain, code)
 	if err != nil {
-		return none(err)
+		return none, at, err
 	}
 	d, key, err := s.domains.locate(ctx, actor, host, alias)
 	if err != nil {
-		return none(err)
+		return none, at, err
 	}
 	for i := range l.Aliases {
 		if a := &l.Aliases[i]; a.Domain == d.ID && a.Key() == key {
 			return s.store.RemoveAlias(ctx, actor, l.ID, a.Domain, key)
 		}
 	}
-	return none(ErrNoAlias)
+	return none, at, ErrNoAlias
 }

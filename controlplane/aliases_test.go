@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 )
 
@@ -29,7 +30,7 @@ func addressesOf(l *waypost.Link) (all []string) {
 
 func TestLinks_AreCreatedWithAliases(t *testing.T) {
 	s := start(t)
-	_, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: "own.example.com", IgnoresCase: true})
+	_, _, err := s.Domains.AddDomain(t.Context(), operator, api.NewDomain{Host: "own.example.com", Case: controlplane.CaseInsensitive})
 	require.NoError(t, err)
 	n := wish(custom("summer"), aliased("sum1", "summer", "sum1"))
 	n.Aliases = append(n.Aliases, controlplane.NewAlias{Domain: "own.example.com", Code: "Box", Title: "print", Print: waypost.Print{
@@ -118,7 +119,7 @@ func TestDomains_SwitchMovesAliasesAndTheirTargets(t *testing.T) {
 	s := start(t)
 	ids := map[string]waypost.DomainID{}
 	for _, host := range []string{"links.example", "aliases.example", "taken.example"} {
-		d, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: host})
+		d, _, err := s.Domains.AddDomain(t.Context(), operator, api.NewDomain{Host: host})
 		require.NoError(t, err)
 		ids[host] = d.ID
 	}
@@ -133,7 +134,7 @@ func TestDomains_SwitchMovesAliasesAndTheirTargets(t *testing.T) {
 	_, _, err := s.Links.RemoveAlias(t.Context(), operator, "aliases.example", "gone", "aliases.example", "Lost")
 	require.NoError(t, err)
 	change := func(host string, ignores bool) error {
-		_, _, err := s.Domains.ChangeDomain(t.Context(), operator, ids[host], controlplane.DomainChange{IgnoresCase: &ignores})
+		_, _, err := s.Domains.ChangeDomain(t.Context(), operator, ids[host], api.DomainChange{Case: new(controlplane.CaseOf(ignores))})
 		return err
 	}
 	err = change("taken.example", true)

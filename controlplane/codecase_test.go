@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/rules"
 )
@@ -15,7 +16,7 @@ import (
 // addIgnoring adds a domain that ignores case.
 func (s *system) addIgnoring(t *testing.T, host string) controlplane.OwnedDomain {
 	t.Helper()
-	d, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: host, IgnoresCase: true})
+	d, _, err := s.Domains.AddDomain(t.Context(), operator, api.NewDomain{Host: host, Case: controlplane.CaseInsensitive})
 	require.NoError(t, err)
 	return d
 }
@@ -118,7 +119,7 @@ func TestLinks_GeneratedCodeWhoseKeyIsTakenIsMintedAgain(t *testing.T) {
 
 func TestDomains_SwitchIsRefusedForCodesThatDifferInCaseAlone(t *testing.T) {
 	s := start(t)
-	d, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: "go.example"})
+	d, _, err := s.Domains.AddDomain(t.Context(), operator, api.NewDomain{Host: "go.example"})
 	require.NoError(t, err)
 	for _, code := range []string{"ab", "AB", "x", "Ü", "é", "É", "ſ", "s", "gone", "GONE", "del", "DEL"} {
 		_, _, err := s.Links.Create(t.Context(), operator, wish(custom(code), under("go.example")))
@@ -132,7 +133,7 @@ func TestDomains_SwitchIsRefusedForCodesThatDifferInCaseAlone(t *testing.T) {
 	}
 	remove("gone", "GONE", "DEL")
 	to := func(ignores bool) (controlplane.OwnedDomain, error) {
-		d, _, err := s.Domains.ChangeDomain(t.Context(), operator, d.ID, controlplane.DomainChange{IgnoresCase: &ignores})
+		d, _, err := s.Domains.ChangeDomain(t.Context(), operator, d.ID, api.DomainChange{Case: new(controlplane.CaseOf(ignores))})
 		return d, err
 	}
 	_, err = to(true)
@@ -177,7 +178,7 @@ func TestDomains_SwitchIsRefusedForCodesThatDifferInCaseAlone(t *testing.T) {
 
 func TestDomains_SwitchMovesManyLinksThereAndBack(t *testing.T) {
 	s := start(t)
-	d, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: "go.example"})
+	d, _, err := s.Domains.AddDomain(t.Context(), operator, api.NewDomain{Host: "go.example"})
 	require.NoError(t, err)
 	const links = 2500
 	var ns []controlplane.NewLink
@@ -193,7 +194,7 @@ func TestDomains_SwitchMovesManyLinksThereAndBack(t *testing.T) {
 		return n
 	}
 	for _, ignores := range []bool{true, false} {
-		_, _, err := s.Domains.ChangeDomain(t.Context(), operator, d.ID, controlplane.DomainChange{IgnoresCase: &ignores})
+		_, _, err := s.Domains.ChangeDomain(t.Context(), operator, d.ID, api.DomainChange{Case: new(controlplane.CaseOf(ignores))})
 		require.NoError(t, err)
 		require.NoError(t, s.Domains.SwitchNow(t.Context()))
 		if ignores {

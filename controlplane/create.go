@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane/target"
 	"waypost/internal/codes"
 	"waypost/rules"
@@ -45,15 +47,16 @@ func (n *NewLink) flags() (f waypost.LinkFlags) {
 // Outcome is the result of one request for a link.
 type Outcome struct {
 	Link     waypost.Link
-	Found    bool      // the link existed before
-	Warnings []Warning // about a link that was created
+	Found    bool          // the link existed before
+	Warnings []api.Warning // about a link that was created
 	Err      error
 }
 
 // DedupeKey identifies a target within a workspace that deduplicates links.
 type DedupeKey struct {
-	Domain waypost.DomainID
-	Target [32]byte // hash of the normal form
+	Workspace waypost.WorkspaceID
+	Domain    waypost.DomainID
+	Target    [32]byte // hash of the normal form
 }
 
 // Create creates one link. Errors: EMalformed, EInvalid and ETooLarge for the
@@ -101,7 +104,7 @@ func (s *Links) DryRun(ctx context.Context, actor Actor, ns []NewLink) ([]Outcom
 		outcomes[i].Link, outcomes[i].Warnings = l, append(warningsOf(&l), s.warningsOfRules(&ns[i].Rules, l.Programme)...)
 		x := prepared.pending(&ns[i], &outcomes[i].Link, dedupe, i)
 		if dedupe != nil {
-			key := DedupeKey{l.Domain, *dedupe}
+			key := DedupeKey{l.Workspace, l.Domain, *dedupe}
 			x.found = first[key]
 			first[key] = true
 		}
@@ -128,7 +131,7 @@ func (s *Links) DryRun(ctx context.Context, actor Actor, ns []NewLink) ([]Outcom
 
 // tryAll sets the errors that links would have, in their order.
 func (p *prepared) tryAll(ctx context.Context, all []*pendingLink) error {
-	placed := make(map[name]InsertResult)
+	placed := make(map[LinkName]InsertResult)
 	var tries []*pendingLink
 	addTry := func(x *pendingLink) {
 		if _, there := placed[nameOf(x)]; !there {
@@ -160,8 +163,8 @@ func (p *prepared) tryAll(ctx context.Context, all []*pendingLink) error {
 	for i, x := range tries {
 		placed[nameOf(x)] = results[i]
 	}
-	firsts := make(map[name]*pendingLink)
-	used := make(map[name]InsertResult) // why the codes and aliases of earlier links are refused
+	firsts := make(map[LinkName]*pendingLink)
+	used := make(map[LinkName]InsertResult) // why the codes and aliases of earlier links are refused
 	for _, x := range all {
 		own := nameOf(x)
 		if x.found {
@@ -179,7 +182,7 @@ func (p *prepared) tryAll(ctx context.Context, all []*pendingLink) error {
 			continue
 		}
 		n := slices.IndexFunc(x.link.Aliases, func(a waypost.Alias) bool {
-			key := name{a.Domain, a.Key()}
+			key := LinkName{a.Domain, a.Key()}
 			return used[key] != 0 || placed[key] != Placed || x.link.Custom && key == own
 		})
 		switch {
@@ -195,7 +198,7 @@ func (p *prepared) tryAll(ctx context.Context, all []*pendingLink) error {
 			firsts[own], used[own] = x, Placed
 		}
 		for _, a := range x.link.Aliases {
-			used[name{a.Domain, a.Key()}] = Aliased
+			used[LinkName{a.Domain, a.Key()}] = Aliased
 		}
 	}
 	return nil
@@ -333,7 +336,7 @@ func (s *Links) findDuplicates(ctx context.Context, ws waypost.WorkspaceID, pend
 	var keys []DedupeKey
 	for _, x := range pending {
 		if x.dedupe != nil {
-			keys = append(keys, DedupeKey{x.link.Domain, *x.dedupe})
+			keys = append(keys, DedupeKey{ws, x.link.Domain, *x.dedupe})
 		}
 	}
 	if len(keys) == 0 {
@@ -346,7 +349,7 @@ func (s *Links) findDuplicates(ctx context.Context, ws waypost.WorkspaceID, pend
 	var left []*pendingLink
 	for _, x := range pending {
 		if x.dedupe != nil {
-			if l, ok := links[DedupeKey{x.link.Domain, *x.dedupe}]; ok {
+			if l, ok := links[DedupeKey{ws, x.link.Domain, *x.dedupe}]; ok {
 				*x.link, x.found, x.added = l, true, true
 				continue
 			}
@@ -439,13 +442,12 @@ func (s *Links) prepare(ctx context.Context, actor Actor) (*prepared, error) {
 
 // link makes the link of a request, without its minted code, and the hash of its target
 // when the link is to be deduplicated.
-func (p *prepared) link(ctx context.Context, n *NewLink) (waypost.Link, *[32]byte, error) {
-	none := func(err error) (waypost.Link, *[32]byte, error) { return waypost.Link{}, nil, err }
+func (p *prepared) link(ctx context.Context, n *NewLink) (l waypost.Link, sum *[32]byte, err error) {
 	d, err := p.domain(ctx, n.Domain)
 	if err != nil {
-		return none(err)
+		return l, nil, err
 	}
-	l := waypost.Link{
+	l = waypost.Link{
 		Workspace: p.actor.Workspace, Domain: d.ID,
 		RedirectStatus: n.RedirectStatus, Flags: n.flags(), Details: n.Details,
 		CreatedBy: n.CreatedBy, Active: !n.Disabled,
@@ -454,7 +456,7 @@ func (p *prepared) link(ctx context.Context, n *NewLink) (waypost.Link, *[32]byt
 		l.CreatedBy = cut(p.actor.Title(), waypost.MaxTitle) // a key stands for a program, which says for whom it works
 	}
 	if d.Traits&waypost.CaseSwitching != 0 {
-		return none(ErrSwitching)
+		return l, nil, ErrSwitching
 	}
 	if d.ID != waypost.DefaultDomain {
 		l.Host = d.Host
@@ -462,38 +464,32 @@ func (p *prepared) link(ctx context.Context, n *NewLink) (waypost.Link, *[32]byt
 	if n.CustomCode != "" {
 		code, err := codes.Parse(n.CustomCode, p.s.isShared(d.ID))
 		if err != nil {
-			return none(err)
+			return l, nil, err
 		}
 		l.SetCode(code, keyOf(code, d.Traits&waypost.IgnoresCase != 0))
 		l.Custom = true
 	}
 	t, err := checkTarget(p.s.domains.targetRules(p.actor.Workspace), l.Code, n.OriginalURL)
 	if err != nil {
-		return none(err)
+		return l, nil, err
 	}
 	l.OriginalURL, l.Location = t.Original, t.Location
 	if l.ExpiresAt, err = checkExpiry(n.ExpiresAt, p.s.now()); err != nil {
-		return none(err)
+		return l, nil, err
 	}
-	if err := checkStatus(&l); err != nil {
-		return none(err)
-	}
-	if err := checkPattern(&l); err != nil {
-		return none(err)
-	}
-	if err := checkTexts(&l); err != nil {
-		return none(err)
+	if err := cmp.Or(checkStatus(&l), checkPattern(&l), checkTexts(&l)); err != nil {
+		return l, nil, err
 	}
 	dedupe, err := n.deduplicates(p.dedupe)
 	if err != nil {
-		return none(err)
+		return l, nil, err
 	}
 	password, err := p.password(ctx, n)
 	if err != nil {
-		return none(err)
+		return l, nil, err
 	}
 	if err := p.s.compile(&l, &n.Rules, password); err != nil {
-		return none(err)
+		return l, nil, err
 	}
 	if n.Import != nil {
 		if at := n.Import.CreatedAt.UTC(); at.Before(p.s.now()) && at.Year() > 1 {
@@ -501,24 +497,23 @@ func (p *prepared) link(ctx context.Context, n *NewLink) (waypost.Link, *[32]byt
 		}
 	}
 	if from := n.Rules.ValidFrom; !l.ExpiresAt.IsZero() && !from.IsZero() && !from.Before(l.ExpiresAt) {
-		return none(waypost.Errorf(waypost.EInvalid, "valid_from must be before the expiry: the link would lead nowhere"))
+		return l, nil, waypost.Errorf(waypost.EInvalid, "valid_from must be before the expiry: the link would lead nowhere")
 	}
 	if n.Import == nil { // an import writes in its own time
 		p.aliases += len(n.Aliases)
 	}
 	if err := p.setAliases(ctx, &l, n.Aliases); err != nil {
-		return none(err)
+		return l, nil, err
 	}
 	if waypost.IsPattern(string(l.Code)) {
 		if err := p.placePattern(ctx, &l); err != nil {
-			return none(err)
+			return l, nil, err
 		}
 	}
 	if !dedupe {
 		return l, nil, nil
 	}
-	sum := dedupeSum(t.Sum(), n, &l)
-	return l, &sum, nil
+	return l, new(dedupeSum(t.Sum(), n, &l)), nil
 }
 
 // pending returns a link of the request on its way into the database.
@@ -581,12 +576,6 @@ func (n *NewLink) deduplicates(byDefault bool) (bool, error) {
 // the code already, if that link has the same target.
 func (n *NewLink) acceptsExisting() bool { return n.CustomCode != "" && n.Dedupe != nil && *n.Dedupe }
 
-// Warning asks the creator of a link to look at its target or its rules again.
-type Warning struct {
-	Code    string // stays the same over time
-	Message string
-}
-
 // The codes of warnings.
 const (
 	WarnLookalike    = "host-looks-like-another"
@@ -597,14 +586,17 @@ const (
 )
 
 // warningsOf returns the warnings about a link's target.
-func warningsOf(l *waypost.Link) []Warning {
+func warningsOf(l *waypost.Link) []api.Warning {
 	like, ok := target.LooksLikeAnother(l.Location)
-	switch {
-	case !ok:
+	if !ok {
 		return nil
-	case like.Looks != "":
-		return []Warning{{WarnLookalike, fmt.Sprintf("the part %q of the host %q looks like %q, and is another name", like.Label,
-			like.Host, like.Looks)}}
 	}
-	return []Warning{{WarnMixedScripts, fmt.Sprintf("the part %q of the host %q mixes letters of scripts that no language writes together", like.Label, like.Host)}}
+	w := api.Warning{Code: WarnMixedScripts, Message: fmt.Sprintf("the part %q of the host %q ", like.Label, like.Host)}
+	if like.Looks != "" {
+		w.Code = WarnLookalike
+		w.Message += fmt.Sprintf("looks like %q, and is another name", like.Looks)
+	} else {
+		w.Message += "mixes letters of scripts that no language writes together"
+	}
+	return []api.Warning{w}
 }

@@ -76,31 +76,30 @@ const (
 // DNS has the record. If the record is missing, Verify returns EInvalid and names the
 // records that DNS has. It returns EUnavailable when DNS does not answer, and EConflict
 // when another domain has the host.
-func (s *Domains) Verify(ctx context.Context, actor Actor, id waypost.DomainID) (OwnedDomain, waypost.Position, error) {
-	none := func(err error) (OwnedDomain, waypost.Position, error) { return OwnedDomain{}, waypost.Position{}, err }
+func (s *Domains) Verify(ctx context.Context, actor Actor, id waypost.DomainID) (now OwnedDomain, at waypost.Position, err error) {
 	d, err := s.changeable(ctx, actor, id)
 	switch {
 	case err != nil:
-		return none(err)
+		return now, at, err
 	case d.State == DomainApproved:
-		return none(waypost.Errorf(waypost.EInvalid, "the domain %s needs no proof: it is approved", d.Host))
+		return now, at, waypost.Errorf(waypost.EInvalid, "the domain %s needs no proof: it is approved", d.Host)
 	}
 	if !s.lookups.TryAcquire(actor.Workspace, 1) {
-		return none(waypost.Errorf(waypost.EUnavailable, "too many domains are being verified: try again in a moment"))
+		return now, at, waypost.Errorf(waypost.EUnavailable, "too many domains are being verified: try again in a moment")
 	}
 	defer s.lookups.Release(actor.Workspace, 1)
 	found, err := s.lookUp(ctx, d.Host)
 	if err != nil {
 		s.log.WarnContext(ctx, "cannot look up the proof of a domain", "host", d.Host, "error", err)
-		return none(err)
+		return now, at, err
 	}
-	now, at, err := s.store.NoteProof(ctx, actor, id, found)
+	now, at, err = s.store.NoteProof(ctx, actor, id, found)
 	if err != nil {
-		return none(err)
+		return now, at, err
 	}
 	s.changed(ctx)
 	if !slices.Contains(found, now.Proof) {
-		return none(missing(&now, found))
+		return now, at, missing(&now, found)
 	}
 	return now, at, nil
 }

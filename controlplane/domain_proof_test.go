@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 )
 
@@ -56,7 +57,7 @@ func (s *system) daily(t *testing.T) {
 func TestDomains_PendingDomainIsNotServed(t *testing.T) {
 	s := start(t)
 	owner := s.owner(t, 7)
-	d, _, err := s.Domains.AddDomain(t.Context(), owner, controlplane.NewDomain{Host: "Bücher.example", Root: "https://example.com/"})
+	d, _, err := s.Domains.AddDomain(t.Context(), owner, api.NewDomain{Host: "Bücher.example", RootURL: "https://example.com/"})
 	require.NoError(t, err)
 	require.Equal(t, controlplane.DomainPending, d.State)
 	require.Equal(t, "xn--bcher-kva.example", d.Host)
@@ -69,7 +70,7 @@ func TestDomains_PendingDomainIsNotServed(t *testing.T) {
 	require.Equal(t, waypost.EInvalid, waypost.CodeOf(err))
 	_, _, err = s.Links.Create(t.Context(), owner, controlplane.NewLink{OriginalURL: "https://bücher.example/x"})
 	require.NoError(t, err, "a host that is not served is a target like any other")
-	_, _, err = s.Domains.AddDomain(t.Context(), owner, controlplane.NewDomain{Host: d.Host})
+	_, _, err = s.Domains.AddDomain(t.Context(), owner, api.NewDomain{Host: d.Host})
 	require.Equal(t, waypost.EConflict, waypost.CodeOf(err), "the workspace has it")
 
 	for _, texts := range [][]string{nil, {"v=spf1 -all"}, {strings.ToUpper(d.Proof), d.Proof + "0", "x" + d.Proof}} {
@@ -100,9 +101,9 @@ func TestDomains_PendingDomainIsNotServed(t *testing.T) {
 func TestDomains_TakeoverOfANameThatLeadsToTheEdgesIsRefused(t *testing.T) {
 	s := start(t)
 	victim, attacker := s.owner(t, 7), s.owner(t, 8)
-	mine, _ := s.addProved(t, victim, controlplane.NewDomain{Host: "links.example.org"})
+	mine, _ := s.addProved(t, victim, api.NewDomain{Host: "links.example.org"})
 	theirs, _, err := s.Domains.AddDomain(t.Context(), attacker,
-		controlplane.NewDomain{Host: "links.example.org", NotFound: "https://phish.example/"})
+		api.NewDomain{Host: "links.example.org", NotFoundURL: "https://phish.example/"})
 	require.NoError(t, err, "to add it is no harm, and tells nothing")
 	require.NotEqual(t, mine.Proof, theirs.Proof)
 	_, _, err = s.Domains.Verify(t.Context(), attacker, theirs.ID)
@@ -146,7 +147,7 @@ func TestDomains_TakeoverOfANameThatLeadsToTheEdgesIsRefused(t *testing.T) {
 func TestDomains_PrintedLinkSurvivesAResolversFailure(t *testing.T) {
 	s := start(t)
 	owner := s.owner(t, 7)
-	d, _ := s.addProved(t, owner, controlplane.NewDomain{Host: "qr.example.org"})
+	d, _ := s.addProved(t, owner, api.NewDomain{Host: "qr.example.org"})
 	record := controlplane.ProofName(d.Host)
 
 	s.dns.Fail(true)
@@ -200,7 +201,7 @@ func TestDomains_PrintedLinkSurvivesAResolversFailure(t *testing.T) {
 func TestDomains_OperatorsSeeApproveAndRemoveAll(t *testing.T) {
 	s := start(t)
 	owner := s.owner(t, 7)
-	d, _, err := s.Domains.AddDomain(t.Context(), owner, controlplane.NewDomain{Host: "go.corp.example"})
+	d, _, err := s.Domains.AddDomain(t.Context(), owner, api.NewDomain{Host: "go.corp.example"})
 	require.NoError(t, err)
 	_, err = s.Domains.EveryDomain(t.Context(), owner)
 	require.Equal(t, waypost.EForbidden, waypost.CodeOf(err))
@@ -239,24 +240,24 @@ func TestDomains_OperatorsSeeApproveAndRemoveAll(t *testing.T) {
 func TestDomains_HostsOfTheInstallationAreNotTaken(t *testing.T) {
 	s := start(t)
 	owner := s.owner(t, 7)
-	_, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: "shared.example", Shared: true})
+	_, _, err := s.Domains.AddDomain(t.Context(), operator, api.NewDomain{Host: "shared.example", Shared: true})
 	require.NoError(t, err)
 	for _, host := range []string{"go.example.com", "shared.example", "API.example.net."} {
-		_, _, err = s.Domains.AddDomain(t.Context(), owner, controlplane.NewDomain{Host: host})
+		_, _, err = s.Domains.AddDomain(t.Context(), owner, api.NewDomain{Host: host})
 		require.Equal(t, waypost.EConflict, waypost.CodeOf(err), host)
 	}
 	for _, host := range []string{"below.api.example.net", "example.net"} {
-		_, _, err = s.Domains.AddDomain(t.Context(), owner, controlplane.NewDomain{Host: host})
+		_, _, err = s.Domains.AddDomain(t.Context(), owner, api.NewDomain{Host: host})
 		require.NoError(t, err, "a certificate may be for names of many sites")
 	}
 	_, _, err = s.Links.Create(t.Context(), owner, controlplane.NewLink{OriginalURL: "https://api.example.net/docs"})
 	require.NoError(t, err, "no link is behind a name of the API")
-	_, _, err = s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: "api.example.net"})
+	_, _, err = s.Domains.AddDomain(t.Context(), operator, api.NewDomain{Host: "api.example.net"})
 	require.NoError(t, err, "an operator knows why")
 	long := strings.Repeat("a.", 121) + "example" // 249 bytes
-	_, _, err = s.Domains.AddDomain(t.Context(), owner, controlplane.NewDomain{Host: long})
+	_, _, err = s.Domains.AddDomain(t.Context(), owner, api.NewDomain{Host: long})
 	require.Equal(t, waypost.EInvalid, waypost.CodeOf(err), "no name for its record")
-	_, _, err = s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: long})
+	_, _, err = s.Domains.AddDomain(t.Context(), operator, api.NewDomain{Host: long})
 	require.NoError(t, err)
 }
 
@@ -274,7 +275,7 @@ func TestDomains_OneWorkspaceVerifiesFewAtOnce(t *testing.T) {
 	}
 	greedy, other := s.owner(t, 7), s.owner(t, 8)
 	verify := func(by controlplane.Actor, host string) error {
-		d, _, err := s.Domains.AddDomain(t.Context(), by, controlplane.NewDomain{Host: host})
+		d, _, err := s.Domains.AddDomain(t.Context(), by, api.NewDomain{Host: host})
 		require.NoError(t, err)
 		_, _, err = s.Domains.Verify(t.Context(), by, d.ID)
 		return err
@@ -316,7 +317,7 @@ func TestDomains_DailyCheckAsksForSeveralAtOnce(t *testing.T) {
 		}
 	}
 	for i := range several {
-		_, _, err := s.Domains.AddDomain(t.Context(), owner, controlplane.NewDomain{Host: fmt.Sprintf("host-%d.example", i)})
+		_, _, err := s.Domains.AddDomain(t.Context(), owner, api.NewDomain{Host: fmt.Sprintf("host-%d.example", i)})
 		require.NoError(t, err)
 	}
 	s.daily(t)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane/target"
 	"waypost/internal/codes"
 	"waypost/internal/semaphore"
@@ -38,8 +39,9 @@ type DomainStore interface {
 	CodeSwitcher
 
 	// SetDomain changes a domain of the workspace or, for the default
-	// workspace, of a shared one. It returns ENotFound for any other domain.
-	SetDomain(ctx context.Context, by Actor, id waypost.DomainID, c DomainChange) (OwnedDomain, waypost.Position, error)
+	// workspace, of a shared one, whose targets are Locations. It returns ENotFound for
+	// any other domain.
+	SetDomain(ctx context.Context, by Actor, id waypost.DomainID, c api.DomainChange) (OwnedDomain, waypost.Position, error)
 
 	// CreateDomain adds a domain, pending or approved. It returns EConflict when the
 	// workspace has the host already, or has as many domains as it may have, or when the
@@ -75,26 +77,15 @@ const MaxDomains = 1000
 // maxHost bounds a name in DNS, in bytes.
 const maxHost = 253
 
-// NewDomain is a request for a domain.
-type NewDomain struct {
-	Host     string // as people write it
-	Shared   bool   // all workspaces have links under it; for operators alone
-	Root     string // target of its root; "": none
-	NotFound string // target of unknown codes; "": none
+// CaseInsensitive is the case of a domain that has waypost.IgnoresCase, in the API.
+const CaseInsensitive = "insensitive"
 
-	ExactPaths  bool // see waypost.ExactPaths
-	IgnoresCase bool // see waypost.IgnoresCase
-}
-
-// DomainChange changes a domain: nil leaves a field as it is, "" removes a target. Users
-// write URLs as for links; the store gets Locations.
-type DomainChange struct {
-	Root        *string `json:"root_url,omitempty"`        // of the domain's root
-	NotFound    *string `json:"not_found_url,omitempty"`   // of requests that would be answered 404
-	Maintenance *string `json:"maintenance_url,omitempty"` // of the root and all links, while it is set
-
-	ExactPaths  *bool `json:"exact_paths,omitempty"`  // see waypost.ExactPaths
-	IgnoresCase *bool `json:"ignores_case,omitempty"` // see waypost.IgnoresCase
+// CaseOf returns the case of a domain, in the API.
+func CaseOf(ignores bool) string {
+	if ignores {
+		return CaseInsensitive
+	}
+	return "sensitive"
 }
 
 // hostsMaxAge bounds the age of the table of hosts. For that long, a domain that another
@@ -313,85 +304,78 @@ func (s *Domains) EveryDomain(ctx context.Context, actor Actor) ([]OwnedDomain, 
 // Verify finds its proof, even if another workspace has the host; the actor does not
 // learn of the other workspace. AddDomain returns EInvalid when the host cannot be a
 // domain, and EConflict when it is a domain already.
-func (s *Domains) AddDomain(ctx context.Context, actor Actor, n NewDomain) (OwnedDomain, waypost.Position, error) {
-	none := func(err error) (OwnedDomain, waypost.Position, error) {
-		return OwnedDomain{}, waypost.Position{}, err
-	}
+func (s *Domains) AddDomain(ctx context.Context, actor Actor, n api.NewDomain) (o OwnedDomain, at waypost.Position, err error) {
 	approved := actor.CheckOperator() == nil
 	d := waypost.Domain{Workspace: actor.Workspace}
-	d.Traits = d.Traits.With(waypost.ExactPaths, n.ExactPaths).With(waypost.IgnoresCase, n.IgnoresCase)
+	d.Traits = d.Traits.With(waypost.ExactPaths, n.ExactPaths).With(waypost.IgnoresCase, n.Case == CaseInsensitive)
 	if n.Shared {
 		if err := actor.CheckOperator(); err != nil {
-			return none(err)
+			return o, at, err
 		}
 		d.Workspace = 0
 	}
 	host, err := target.DomainName(n.Host)
 	if err != nil {
-		return none(err)
+		return o, at, err
 	}
 	d.Host = host
 	for _, field := range []struct {
 		name, url string
 		to        *[]byte
-	}{{"root_url", n.Root, &d.Root}, {"not_found_url", n.NotFound, &d.NotFound}} {
+	}{{"root_url", n.RootURL, &d.Root}, {"not_found_url", n.NotFoundURL, &d.NotFound}} {
 		location, err := s.checkTarget(ctx, actor, field.name, &field.url, host)
 		if err != nil {
-			return none(err)
+			return o, at, err
 		}
 		*field.to = []byte(*location)
 	}
 	switch {
 	case s.owns(host), s.ofAPI(host) && !approved:
-		return none(waypost.Errorf(waypost.EConflict, "the host %s is in use", host))
+		return o, at, waypost.Errorf(waypost.EConflict, "the host %s is in use", host)
 	case s.isBelowOwn(host) && !approved:
-		return none(waypost.Errorf(waypost.EForbidden, "%s is below a host of this installation, whose operators alone add such names", host))
+		return o, at, waypost.Errorf(waypost.EForbidden, "%s is below a host of this installation, whose operators alone add such names", host)
 	case len(ProofName(host)) > maxHost && !approved:
-		return none(waypost.Errorf(waypost.EInvalid, "the host is too long: there can be no name %s", ProofName(host)))
+		return o, at, waypost.Errorf(waypost.EInvalid, "the host is too long: there can be no name %s", ProofName(host))
 	}
-	o, at, err := s.store.CreateDomain(ctx, actor, d, !approved)
-	if err != nil {
-		return none(err)
+	o, at, err = s.store.CreateDomain(ctx, actor, d, !approved)
+	if err == nil {
+		s.changed(ctx)
 	}
-	s.changed(ctx)
-	return o, at, nil
+	return o, at, err
 }
 
 // ChangeDomain changes a domain. It returns ENotFound for a domain that
 // the actor does not see, EForbidden for a shared domain unless the actor is in the
 // default workspace, and the errors of the rules for targets.
-func (s *Domains) ChangeDomain(ctx context.Context, actor Actor, id waypost.DomainID, c DomainChange) (OwnedDomain,
-	waypost.Position, error,
+func (s *Domains) ChangeDomain(ctx context.Context, actor Actor, id waypost.DomainID, c api.DomainChange) (d OwnedDomain,
+	at waypost.Position, err error,
 ) {
-	none := func(err error) (OwnedDomain, waypost.Position, error) {
-		return OwnedDomain{}, waypost.Position{}, err
-	}
 	present, err := s.changeable(ctx, actor, id)
 	switch {
 	case err != nil:
-		return none(err)
-	case c == DomainChange{}:
-		return none(waypost.Errorf(waypost.EInvalid, "say what to change: root_url, not_found_url, maintenance_url, exact_paths, case"))
+		return d, at, err
+	case c == api.DomainChange{}:
+		return d, at, waypost.Errorf(waypost.EInvalid, "say what to change: root_url, not_found_url, maintenance_url, exact_paths, case")
 	}
 	for _, field := range []struct {
 		name string
 		url  **string
-	}{{"root_url", &c.Root}, {"not_found_url", &c.NotFound}, {"maintenance_url", &c.Maintenance}} {
+	}{{"root_url", &c.RootURL}, {"not_found_url", &c.NotFoundURL}, {"maintenance_url", &c.MaintenanceURL}} {
 		if *field.url, err = s.checkTarget(ctx, actor, field.name, *field.url, present.Host); err != nil {
-			return none(err)
+			return d, at, err
 		}
 	}
-	if c.IgnoresCase != nil && *c.IgnoresCase && present.Traits&waypost.IgnoresCase == 0 {
+	if c.Case != nil && *c.Case == CaseInsensitive && present.Traits&waypost.IgnoresCase == 0 {
 		found, count, err := s.store.Collisions(ctx, id, maxCollisions)
 		if err != nil {
-			return none(err)
+			return d, at, err
 		}
 		if count > 0 {
-			return none(collisionError(found, count))
+			return d, at, collisionError(found, count)
 		}
 	}
-	d, at, err := s.store.SetDomain(ctx, actor, id, c)
-	if err == nil && c.IgnoresCase != nil {
+	d, at, err = s.store.SetDomain(ctx, actor, id, c)
+	if err == nil && c.Case != nil {
 		s.changed(ctx)
 	}
 	return d, at, err

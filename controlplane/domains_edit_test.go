@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres"
 	"waypost/rules"
@@ -22,7 +23,7 @@ func (s *system) stranger(t *testing.T) controlplane.Actor {
 }
 
 // addProved adds a domain of which DNS knows the proof.
-func (s *system) addProved(t *testing.T, by controlplane.Actor, n controlplane.NewDomain) (controlplane.OwnedDomain, waypost.Position) {
+func (s *system) addProved(t *testing.T, by controlplane.Actor, n api.NewDomain) (controlplane.OwnedDomain, waypost.Position) {
 	t.Helper()
 	d, _, err := s.Domains.AddDomain(t.Context(), by, n)
 	require.NoError(t, err)
@@ -39,7 +40,7 @@ func under(host string) func(*controlplane.NewLink) {
 func TestDomains_DomainIsItsWorkspacesOwn(t *testing.T) {
 	s := start(t)
 	other := s.stranger(t)
-	d, at := s.addProved(t, other, controlplane.NewDomain{Host: "Bücher.Example.", Root: "https://example.com/"})
+	d, at := s.addProved(t, other, api.NewDomain{Host: "Bücher.Example.", RootURL: "https://example.com/"})
 	require.False(t, at.IsZero())
 	require.Equal(t, "xn--bcher-kva.example", d.Host)
 
@@ -83,7 +84,7 @@ func TestDomains_DomainIsItsWorkspacesOwn(t *testing.T) {
 
 func TestDomains_GeneratedCodesAreMintedForEveryDomain(t *testing.T) {
 	s := start(t)
-	_, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: "own.example"})
+	_, _, err := s.Domains.AddDomain(t.Context(), operator, api.NewDomain{Host: "own.example"})
 	require.NoError(t, err)
 	seen := map[waypost.Code]bool{}
 	for i := range 20 {
@@ -98,7 +99,7 @@ func TestDomains_GeneratedCodesAreMintedForEveryDomain(t *testing.T) {
 func TestDomains_HostThatCanBeNoDomainIsRefused(t *testing.T) {
 	s := start(t)
 	other := s.stranger(t)
-	s.addProved(t, other, controlplane.NewDomain{Host: "taken.example"})
+	s.addProved(t, other, api.NewDomain{Host: "taken.example"})
 	for host, code := range map[string]waypost.ErrorCode{
 		"":                     waypost.EInvalid,
 		"[":                    waypost.EInvalid,
@@ -122,14 +123,14 @@ func TestDomains_HostThatCanBeNoDomainIsRefused(t *testing.T) {
 		"GO.example.com":       waypost.EConflict,
 		"Taken.Example":        waypost.EConflict,
 	} {
-		_, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: host})
+		_, _, err := s.Domains.AddDomain(t.Context(), operator, api.NewDomain{Host: host})
 		require.Equal(t, code, waypost.CodeOf(err), "%q: %v", host, err)
 		require.NotContains(t, waypost.MessageOf(err), "acme", "nobody learns whose it is")
 	}
-	_, _, err := s.Domains.AddDomain(t.Context(), other, controlplane.NewDomain{Host: "shared.example", Shared: true})
+	_, _, err := s.Domains.AddDomain(t.Context(), other, api.NewDomain{Host: "shared.example", Shared: true})
 	require.Equal(t, waypost.EForbidden, waypost.CodeOf(err))
 	for _, target := range []string{"https://fresh.example/x", "https://taken.example/", "https://GO.example.com/"} {
-		_, _, err = s.Domains.AddDomain(t.Context(), other, controlplane.NewDomain{Host: "fresh.example", NotFound: target})
+		_, _, err = s.Domains.AddDomain(t.Context(), other, api.NewDomain{Host: "fresh.example", NotFoundURL: target})
 		require.Equal(t, waypost.EInvalid, waypost.CodeOf(err), target)
 	}
 }
@@ -142,14 +143,14 @@ func TestDomains_NoLinkLeadsInACircle(t *testing.T) {
 		_, _, err := service.Links.Create(t.Context(), actor, wish())
 		require.NoError(t, err, name)
 	}
-	s.addProved(t, other, controlplane.NewDomain{Host: "theirs.example"})
-	_, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: "shared.example", Shared: true})
+	s.addProved(t, other, api.NewDomain{Host: "theirs.example"})
+	_, _, err := s.Domains.AddDomain(t.Context(), operator, api.NewDomain{Host: "shared.example", Shared: true})
 	require.NoError(t, err)
 	for _, url := range []string{"https://theirs.example/back", "https://shared.example/", "https://go.example.com/x"} {
 		to := func(n *controlplane.NewLink) { n.OriginalURL = url }
 		_, _, err = s.Links.Create(t.Context(), other, wish(under("theirs.example"), to))
 		require.Equal(t, waypost.EInvalid, waypost.CodeOf(err), url)
-		_, _, err = s.Domains.AddDomain(t.Context(), other, controlplane.NewDomain{Host: "more.example", Root: url})
+		_, _, err = s.Domains.AddDomain(t.Context(), other, api.NewDomain{Host: "more.example", RootURL: url})
 		require.Equal(t, waypost.EInvalid, waypost.CodeOf(err), url)
 	}
 	_, _, err = services["on another control plane"].Links.Create(t.Context(), other, wish(under("theirs.example")))
@@ -159,12 +160,12 @@ func TestDomains_NoLinkLeadsInACircle(t *testing.T) {
 func TestDomains_WorkspaceForbidsNoTargetToOthers(t *testing.T) {
 	s := start(t)
 	l := make1(t, s.Services, controlplane.NewLink{OriginalURL: "https://www.youtube.com/watch?v=1"}).Link
-	s.addProved(t, s.stranger(t), controlplane.NewDomain{Host: "www.youtube.com"})
+	s.addProved(t, s.stranger(t), api.NewDomain{Host: "www.youtube.com"})
 	make1(t, s.Services, controlplane.NewLink{OriginalURL: "https://www.youtube.com/watch?v=2"})
 	again := "https://www.youtube.com/watch?v=9"
 	_, _, err := s.Links.Change(t.Context(), actor, "", string(l.Code), controlplane.LinkChange{OriginalURL: &again})
 	require.NoError(t, err)
-	_, _, err = s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: "own.example", NotFound: again})
+	_, _, err = s.Domains.AddDomain(t.Context(), operator, api.NewDomain{Host: "own.example", NotFoundURL: again})
 	require.NoError(t, err)
 }
 
@@ -172,13 +173,13 @@ func TestDomains_OnlyOperatorsAddNamesBelowTheBaseURL(t *testing.T) {
 	s := start(t)
 	other := s.stranger(t)
 	for _, host := range []string{"api.go.example.com", "a.b.GO.example.com."} {
-		_, _, err := s.Domains.AddDomain(t.Context(), other, controlplane.NewDomain{Host: host})
+		_, _, err := s.Domains.AddDomain(t.Context(), other, api.NewDomain{Host: host})
 		require.Equal(t, waypost.EForbidden, waypost.CodeOf(err), host)
-		_, _, err = s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: host})
+		_, _, err = s.Domains.AddDomain(t.Context(), operator, api.NewDomain{Host: host})
 		require.NoError(t, err, host)
 	}
 	for _, host := range []string{"ago.example.com", "go.example.com.example.net"} {
-		_, _, err := s.Domains.AddDomain(t.Context(), other, controlplane.NewDomain{Host: host})
+		_, _, err := s.Domains.AddDomain(t.Context(), other, api.NewDomain{Host: host})
 		require.NoError(t, err, host)
 	}
 }
@@ -186,7 +187,7 @@ func TestDomains_OnlyOperatorsAddNamesBelowTheBaseURL(t *testing.T) {
 func TestDomains_DomainIsRemovedWithItsLinksOnlyIfThatIsMeant(t *testing.T) {
 	s := start(t)
 	other := s.stranger(t)
-	d, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: "own.example", Root: "https://example.com/"})
+	d, _, err := s.Domains.AddDomain(t.Context(), operator, api.NewDomain{Host: "own.example", RootURL: "https://example.com/"})
 	require.NoError(t, err)
 	var wishes []controlplane.NewLink
 	for i := range 1500 {
@@ -226,7 +227,7 @@ func TestDomains_DomainIsRemovedWithItsLinksOnlyIfThatIsMeant(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, all, 1)
 
-	again, _ := s.addProved(t, other, controlplane.NewDomain{Host: "own.example"})
+	again, _ := s.addProved(t, other, api.NewDomain{Host: "own.example"})
 	require.NotEqual(t, d.ID, again.ID)
 	_, _, err = s.Links.Create(t.Context(), other, wish(custom("code-1"), under("own.example")))
 	require.NoError(t, err)
@@ -239,7 +240,7 @@ func TestDomains_DomainIsRemovedWithItsLinksOnlyIfThatIsMeant(t *testing.T) {
 func TestDomains_DomainThatAnotherControlPlaneRemovesGetsNoFurtherLink(t *testing.T) {
 	s := start(t)
 	for _, host := range []string{"brief.example", "lasting.example"} {
-		_, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: host})
+		_, _, err := s.Domains.AddDomain(t.Context(), operator, api.NewDomain{Host: host})
 		require.NoError(t, err)
 		_, _, err = s.Links.Create(t.Context(), actor, wish(custom("sale"), under(host)))
 		require.NoError(t, err)
@@ -271,15 +272,15 @@ func TestDomains_DomainThatAnotherControlPlaneRemovesGetsNoFurtherLink(t *testin
 func TestDomains_DomainWithoutLinksLeavesNothing(t *testing.T) {
 	s := start(t)
 	other := s.stranger(t)
-	d, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: "shared.example", Shared: true})
+	d, _, err := s.Domains.AddDomain(t.Context(), operator, api.NewDomain{Host: "shared.example", Shared: true})
 	require.NoError(t, err)
 	_, err = s.Domains.RemoveDomain(t.Context(), operator, d.ID, false)
 	require.NoError(t, err)
-	pending, _, err := s.Domains.AddDomain(t.Context(), other, controlplane.NewDomain{Host: "pending.example"})
+	pending, _, err := s.Domains.AddDomain(t.Context(), other, api.NewDomain{Host: "pending.example"})
 	require.NoError(t, err)
 	_, err = s.Domains.RemoveDomain(t.Context(), other, pending.ID, true)
 	require.NoError(t, err)
-	used, _ := s.addProved(t, other, controlplane.NewDomain{Host: "used.example"})
+	used, _ := s.addProved(t, other, api.NewDomain{Host: "used.example"})
 	_, _, err = s.Links.Create(t.Context(), other, wish(under("used.example")))
 	require.NoError(t, err)
 	_, err = s.Domains.RemoveDomain(t.Context(), other, used.ID, true)

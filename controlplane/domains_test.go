@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/rules"
 )
@@ -14,7 +15,7 @@ import (
 func TestDomains_DomainLeadsVisitorsWhoFollowNoLink(t *testing.T) {
 	s := start(t)
 	root, lost := "https://example.com/ü", "https://example.com/lost"
-	d, at, err := s.Domains.ChangeDomain(t.Context(), actor, waypost.DefaultDomain, controlplane.DomainChange{Root: &root, NotFound: &lost})
+	d, at, err := s.Domains.ChangeDomain(t.Context(), actor, waypost.DefaultDomain, api.DomainChange{RootURL: &root, NotFoundURL: &lost})
 	require.NoError(t, err)
 	require.NotZero(t, at.Seq)
 	require.Equal(t, "https://example.com/%C3%BC", string(d.Root), "as it stands in Location")
@@ -50,7 +51,7 @@ func TestDomains_DomainLeadsVisitorsWhoFollowNoLink(t *testing.T) {
 	require.JSONEq(t, `{"root_url": "https://example.com/%C3%BC", "not_found_url": "https://example.com/lost"}`, string(log[0].Detail))
 
 	none := ""
-	_, _, err = s.Domains.ChangeDomain(t.Context(), actor, waypost.DefaultDomain, controlplane.DomainChange{NotFound: &none})
+	_, _, err = s.Domains.ChangeDomain(t.Context(), actor, waypost.DefaultDomain, api.DomainChange{NotFoundURL: &none})
 	require.NoError(t, err)
 	res, err = s.Links.Resolve(t.Context(), "", visit("unknown"), &rules.Request{})
 	require.NoError(t, err)
@@ -72,7 +73,7 @@ func TestDomains_MaintenanceTakesVisitorsOfLinksAndTheRoot(t *testing.T) {
 	_, err = s.Links.Remove(t.Context(), actor, "", string(gone.Code))
 	require.NoError(t, err)
 	root, soon, over := "https://example.com/", "https://example.com/soon", ""
-	d, _, err := s.Domains.ChangeDomain(t.Context(), actor, waypost.DefaultDomain, controlplane.DomainChange{Root: &root, Maintenance: &soon})
+	d, _, err := s.Domains.ChangeDomain(t.Context(), actor, waypost.DefaultDomain, api.DomainChange{RootURL: &root, MaintenanceURL: &soon})
 	require.NoError(t, err)
 	require.Equal(t, soon, string(d.Maintenance))
 	log, err := s.db.Audit(t.Context(), actor.Workspace, 0, 10)
@@ -99,7 +100,7 @@ func TestDomains_MaintenanceTakesVisitorsOfLinksAndTheRoot(t *testing.T) {
 	leads("gone", "", false)
 	leads("unknown", "", false)
 	atRoot(soon)
-	_, _, err = s.Domains.ChangeDomain(t.Context(), actor, waypost.DefaultDomain, controlplane.DomainChange{Maintenance: &over})
+	_, _, err = s.Domains.ChangeDomain(t.Context(), actor, waypost.DefaultDomain, api.DomainChange{MaintenanceURL: &over})
 	require.NoError(t, err)
 	leads(string(l.Code), l.OriginalURL, true)
 	atRoot(root)
@@ -116,13 +117,13 @@ func TestDomains_DomainLeadsOnlyWhereALinkMight(t *testing.T) {
 		"https://example.com/" + strings.Repeat("x", waypost.MaxDomainURL):   waypost.ETooLarge,
 		"https://example.com/" + strings.Repeat("ü", waypost.MaxDomainURL/6): waypost.ETooLarge,
 	} {
-		for _, c := range []controlplane.DomainChange{{Root: &url}, {NotFound: &url}, {Maintenance: &url}} {
+		for _, c := range []api.DomainChange{{RootURL: &url}, {NotFoundURL: &url}, {MaintenanceURL: &url}} {
 			_, _, err := s.Domains.ChangeDomain(t.Context(), actor, waypost.DefaultDomain, c)
 			require.Equal(t, code, waypost.CodeOf(err), "%.60q: %v", url, err)
 			require.Contains(t, err.Error(), "_url")
 		}
 	}
-	_, _, err = s.Domains.ChangeDomain(t.Context(), actor, waypost.DefaultDomain, controlplane.DomainChange{})
+	_, _, err = s.Domains.ChangeDomain(t.Context(), actor, waypost.DefaultDomain, api.DomainChange{})
 	require.Equal(t, waypost.EInvalid, waypost.CodeOf(err), "nothing to change")
 }
 
@@ -146,10 +147,10 @@ func TestDomains_DomainIsChangedByItsOwner(t *testing.T) {
 		{actor, 8, waypost.ENotFound},
 		{actor, 99, waypost.ENotFound},
 	} {
-		_, _, err := s.Domains.ChangeDomain(t.Context(), c.actor, c.id, controlplane.DomainChange{Root: &url})
+		_, _, err := s.Domains.ChangeDomain(t.Context(), c.actor, c.id, api.DomainChange{RootURL: &url})
 		require.Equal(t, c.code, waypost.CodeOf(err), "workspace %d, domain %d: %v", c.actor.Workspace, c.id, err)
 		// The store checks the actor, too.
-		_, _, err = s.db.SetDomain(t.Context(), c.actor, c.id, controlplane.DomainChange{Root: &url})
+		_, _, err = s.db.SetDomain(t.Context(), c.actor, c.id, api.DomainChange{RootURL: &url})
 		require.Equal(t, c.code == "", err == nil, "workspace %d, domain %d: %v", c.actor.Workspace, c.id, err)
 	}
 	seen, err := s.Domains.Domains(t.Context(), two)

@@ -66,20 +66,19 @@ func (x *draft) Patterns() (*patterns.Index, error) { return x.patterns, nil }
 // ExplainDraft explains as if the link of a custom code had a target, or as if it were
 // created with it. It writes nothing. In addition to the errors of Explain, it returns
 // the errors of Create for the code and the target, except that the code may be taken.
-func (s *Links) ExplainDraft(ctx context.Context, actor Actor, n *NewLink, path string, v *Visitor) (Explanation, error) {
-	none := func(err error) (Explanation, error) { return Explanation{}, err }
+func (s *Links) ExplainDraft(ctx context.Context, actor Actor, n *NewLink, path string, v *Visitor) (none Explanation, err error) {
 	p, err := s.prepare(ctx, actor)
 	if err != nil {
-		return none(err)
+		return none, err
 	}
 	p.dry = true
 	var x draft
 	if x.link, _, err = p.link(ctx, n); err != nil {
-		return none(err)
+		return none, err
 	}
 	if old, err := s.Read(ctx, actor, n.Domain, n.CustomCode); err == nil && old.Code == x.link.Code {
 		if _, err := s.apply(&old, &LinkChange{OriginalURL: &n.OriginalURL}, nil); err != nil {
-			return none(err)
+			return none, err
 		}
 		x.link = old
 	}
@@ -97,7 +96,7 @@ func (s *Links) ExplainDraft(ctx context.Context, actor Actor, n *NewLink, path 
 	if d := p.patterns[l.Domain]; d != nil {
 		x.patterns = &d.index
 	} else if x.patterns, err = s.patternsOf(ctx, l.Domain); err != nil {
-		return none(err)
+		return none, err
 	}
 	return s.explainWith(ctx, actor, n.Domain, path, v, &x)
 }

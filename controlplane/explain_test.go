@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/rules"
 )
@@ -34,8 +35,8 @@ func rulesOf() rules.Source {
 
 func TestLinks_ExplainAnswersAsTheRedirectDoes(t *testing.T) {
 	s := start(t)
-	d, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{
-		Host: "own.example.com", NotFound: "https://example.com/lost",
+	d, _, err := s.Domains.AddDomain(t.Context(), operator, api.NewDomain{
+		Host: "own.example.com", NotFoundURL: "https://example.com/lost",
 	})
 	require.NoError(t, err)
 	create := func(code string, change func(*controlplane.NewLink)) {
@@ -93,14 +94,14 @@ func TestLinks_ExplainAnswersAsTheRedirectDoes(t *testing.T) {
 	}
 
 	maintenance := "https://example.com/maintenance"
-	_, _, err = s.Domains.ChangeDomain(t.Context(), operator, d.ID, controlplane.DomainChange{Maintenance: &maintenance})
+	_, _, err = s.Domains.ChangeDomain(t.Context(), operator, d.ID, api.DomainChange{MaintenanceURL: &maintenance})
 	require.NoError(t, err)
 	e := explain("own.example.com", "later", rules.Request{At: soon.UnixMilli()})
 	require.True(t, e.Maintenance)
 	require.Equal(t, maintenance, string(e.Resolution.Location))
 	require.False(t, explain("own.example.com", "later", rules.Request{}).Maintenance)
 	maintenance = ""
-	_, _, err = s.Domains.ChangeDomain(t.Context(), operator, d.ID, controlplane.DomainChange{Maintenance: &maintenance})
+	_, _, err = s.Domains.ChangeDomain(t.Context(), operator, d.ID, api.DomainChange{MaintenanceURL: &maintenance})
 	require.NoError(t, err)
 
 	// What only an explanation can know: the country, and another time.
@@ -128,7 +129,7 @@ func TestLinks_ExplainAnswersAsTheRedirectDoes(t *testing.T) {
 
 func TestLinks_ExplainWalksAVisitorsPath(t *testing.T) {
 	s := start(t)
-	d, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: "own.example.com"})
+	d, _, err := s.Domains.AddDomain(t.Context(), operator, api.NewDomain{Host: "own.example.com"})
 	require.NoError(t, err)
 	for code, forward := range map[string]bool{"spring": false, "spring-.": false, "a": true, "a/b": false, "café": false} {
 		_, _, err := s.Links.Create(t.Context(), actor, wish(custom(code), func(n *controlplane.NewLink) {
@@ -159,7 +160,7 @@ func TestLinks_ExplainWalksAVisitorsPath(t *testing.T) {
 		require.Equal(t, want, ask(path), path)
 	}
 	exact := true
-	_, _, err = s.Domains.ChangeDomain(t.Context(), operator, d.ID, controlplane.DomainChange{ExactPaths: &exact})
+	_, _, err = s.Domains.ChangeDomain(t.Context(), operator, d.ID, api.DomainChange{ExactPaths: &exact})
 	require.NoError(t, err)
 	require.Equal(t, "404", ask("spring."))
 	require.Equal(t, "a forwarded https://example.com/b/", ask("a/b/"))
@@ -245,7 +246,7 @@ func TestLinks_RulesByPlaceWarnWhereNoEdgeKnowsPlaces(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, services.Close(context.Background())) })
 	source := rulesOf()
 	wishes := []controlplane.NewLink{wish(func(n *controlplane.NewLink) { n.Rules = source }), wish()}
-	codes := func(all []controlplane.Warning) (codes []string) {
+	codes := func(all []api.Warning) (codes []string) {
 		for _, w := range all {
 			codes = append(codes, w.Code)
 		}
@@ -293,7 +294,7 @@ func TestLinks_RulesForNoLanguageWarn(t *testing.T) {
 
 func TestLinks_ExplainDraftAnswersAsTheSavedLinkWould(t *testing.T) {
 	s := start(t)
-	_, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: "own.example.com"})
+	_, _, err := s.Domains.AddDomain(t.Context(), operator, api.NewDomain{Host: "own.example.com"})
 	require.NoError(t, err)
 	draft := func(code, target string) controlplane.NewLink {
 		return wish(custom(code), func(n *controlplane.NewLink) { n.OriginalURL, n.Domain = target, "own.example.com" })

@@ -244,46 +244,43 @@ const RestorableFor = 30 * 24 * time.Hour
 // pass today's rules for codes and targets. In addition to the errors of Create, Restore
 // returns ENotFound, EConflict when the link is not deleted, and EGone when the link has
 // expired or was deleted longer ago than [RestorableFor].
-func (s *Links) Restore(ctx context.Context, actor Actor, domain, code string) (waypost.Link, waypost.Position, error) {
-	none := func(err error) (waypost.Link, waypost.Position, error) {
-		return waypost.Link{}, waypost.Position{}, err
-	}
+func (s *Links) Restore(ctx context.Context, actor Actor, domain, code string) (none waypost.Link, at waypost.Position, err error) {
 	if err := s.domains.refresh(ctx); err != nil {
-		return none(err)
+		return none, at, err
 	}
 	d, key, err := s.domains.locate(ctx, actor, domain, code)
 	if err == nil && d.Traits&waypost.CaseSwitching != 0 {
 		err = ErrSwitching
 	}
 	if err != nil {
-		return none(err)
+		return none, at, err
 	}
 	l, late, err := s.store.DeletedLink(ctx, actor.Workspace, d.ID, key, RestorableFor)
 	switch {
 	case err != nil:
-		return none(err)
+		return none, at, err
 	case l.Expired(s.now()) && !rules.OutlivesExpiry(l.Programme):
-		return none(waypost.Errorf(waypost.EGone, "the link has expired, and cannot be restored"))
+		return none, at, waypost.Errorf(waypost.EGone, "the link has expired, and cannot be restored")
 	case late:
-		return none(waypost.Errorf(waypost.EGone, "the link was deleted more than 30 days ago, and cannot be restored"))
+		return none, at, waypost.Errorf(waypost.EGone, "the link was deleted more than 30 days ago, and cannot be restored")
 	}
 	if l.Custom {
 		if _, err := codes.Parse(string(l.Code), s.isShared(d.ID)); err != nil {
-			return none(err)
+			return none, at, err
 		}
 	}
 	if _, err := checkTarget(s.domains.targetRules(l.Workspace), l.Code, l.OriginalURL); err != nil {
-		return none(err)
+		return none, at, err
 	}
 	if err := s.judgeRules(l); err != nil {
-		return none(err)
+		return none, at, err
 	}
 	position, restored, err := s.store.RestoreLink(ctx, actor, VersionOf(&l), &l)
 	if err == nil && !restored {
 		err = waypost.Errorf(waypost.EConflict, "somebody else restored the link, or it was purged at this moment")
 	}
 	if err != nil {
-		return none(err)
+		return none, at, err
 	}
 	return l, position, nil
 }
@@ -292,41 +289,40 @@ func (s *Links) Restore(ctx context.Context, actor Actor, domain, code string) (
 // tombstone, and is live again with a later expiry. In addition to the errors of Create,
 // Change returns ENotFound, and EStale when the link is at a version that the change does
 // not allow.
-func (s *Links) Change(ctx context.Context, actor Actor, domain, code string, c LinkChange) (Outcome, waypost.Position, error) {
-	none := func(err error) (Outcome, waypost.Position, error) { return Outcome{}, waypost.Position{}, err }
+func (s *Links) Change(ctx context.Context, actor Actor, domain, code string, c LinkChange) (o Outcome, made waypost.Position, err error) {
 	if err := s.domains.refresh(ctx); err != nil {
-		return none(err)
+		return o, made, err
 	}
 	var password *rules.Password
 	if c.Rules.Password != nil && *c.Rules.Password != "" {
 		// An actor that may not change the link must not cause work.
 		if _, err := s.Read(ctx, actor, domain, code); err != nil {
-			return none(err)
+			return o, made, err
 		}
 		var err error
 		if password, err = s.passwords.verifier(ctx, actor.Workspace, *c.Rules.Password); err != nil {
-			return none(err)
+			return o, made, err
 		}
 	}
 	for range maxEdits {
 		l, err := s.Read(ctx, actor, domain, code)
 		if err != nil {
-			return none(err)
+			return o, made, err
 		}
 		at := VersionOf(&l)
 		if c.Match != nil && !slices.Contains(c.Match, at) {
-			return none(waypost.Errorf(waypost.EStale, "the link has changed since: get it again, then decide"))
+			return o, made, waypost.Errorf(waypost.EStale, "the link has changed since: get it again, then decide")
 		}
 		dedupe, err := s.apply(&l, &c, password)
 		if err != nil {
-			return none(err)
+			return o, made, err
 		}
 		position, changed, err := s.store.UpdateLink(ctx, actor, at, &l, dedupe)
 		if err != nil {
-			return none(err)
+			return o, made, err
 		}
 		if changed {
-			o := Outcome{Link: l}
+			o.Link = l
 			if c.OriginalURL != nil {
 				o.Warnings = warningsOf(&l)
 			}
@@ -336,7 +332,7 @@ func (s *Links) Change(ctx context.Context, actor Actor, domain, code string, c 
 			return o, position, nil
 		}
 	}
-	return none(waypost.Errorf(waypost.EUnavailable, "too many others change the link"))
+	return o, made, waypost.Errorf(waypost.EUnavailable, "too many others change the link")
 }
 
 // apply makes a change to a link, and returns the hash of a new target. Password is the

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/internal/patterns"
 	"waypost/rules"
@@ -20,7 +21,7 @@ const patternsHost = "own.example.com"
 
 func TestLinks_APatternIsChecked(t *testing.T) {
 	s := start(t)
-	_, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: patternsHost})
+	_, _, err := s.Domains.AddDomain(t.Context(), operator, api.NewDomain{Host: patternsHost})
 	require.NoError(t, err)
 	create := func(code, target string, change ...func(*controlplane.NewLink)) (waypost.Link, error) {
 		n := wish(append(change, custom(code), under(patternsHost))...)
@@ -108,7 +109,7 @@ func TestLinks_APatternIsChecked(t *testing.T) {
 
 func TestLinks_PatternsOfADomainAreBounded(t *testing.T) {
 	s := start(t)
-	_, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: patternsHost})
+	_, _, err := s.Domains.AddDomain(t.Context(), operator, api.NewDomain{Host: patternsHost})
 	require.NoError(t, err)
 	var all []controlplane.NewLink
 	for mask := range 1 << 6 {
@@ -147,7 +148,7 @@ func TestLinks_PatternsOfADomainAreBounded(t *testing.T) {
 
 func TestUnknown_LeavesOutAddressesThatAPatternAnswers(t *testing.T) {
 	s := start(t)
-	d, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: "own.example.com"})
+	d, _, err := s.Domains.AddDomain(t.Context(), operator, api.NewDomain{Host: "own.example.com"})
 	require.NoError(t, err)
 	report := controlplane.UnknownReport{Node: "a", Boot: waypost.BootID{1}, Seq: 1}
 	for path, kind := range map[string]waypost.UnknownKind{

@@ -122,20 +122,14 @@ func insertionsOf(pending []*pendingLink) []Insertion {
 	return links
 }
 
-// name is unique among links.
-type name struct {
-	domain waypost.DomainID
-	code   waypost.Code
-}
-
-func nameOf(x *pendingLink) name { return name{x.link.Domain, x.link.Key()} }
+func nameOf(x *pendingLink) LinkName { return LinkName{x.link.Domain, x.link.Key()} }
 
 // splitRepeated returns the links to write now, and the links that wait because an
 // earlier link asks for the same custom code and may be refused. The links of one
 // idempotent request are written together, so that all of them wait if one does, and the
 // store judges the links of one request that ask for the same code.
 func splitRepeated(pending []*pendingLink) (now, later []*pendingLink) {
-	firsts := make(map[name]*pendingLink, len(pending))
+	firsts := make(map[LinkName]*pendingLink, len(pending))
 	waiting := make(map[*pendingResponse]bool)
 	for _, x := range pending {
 		if x.blockedBy = nil; !x.link.Custom {
@@ -185,7 +179,7 @@ func settleRepeated(later []*pendingLink) (left []*pendingLink) {
 // clashing returns a function that reports whether a custom code of the same batch asks
 // for the minted code of a link.
 func clashing(pending []*pendingLink) func(*pendingLink) bool {
-	custom := make(map[name]bool)
+	custom := make(map[LinkName]bool)
 	for _, x := range pending {
 		if x.link.Custom {
 			custom[nameOf(x)] = true

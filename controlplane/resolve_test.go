@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/rules"
 )
@@ -14,7 +15,7 @@ import (
 func TestLinks_ResolveAnswersByWhatWasWritten(t *testing.T) {
 	s := start(t)
 	root, lost := "https://example.com/root", "https://example.com/lost"
-	d, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: "own.example.com", Root: root, NotFound: lost})
+	d, _, err := s.Domains.AddDomain(t.Context(), operator, api.NewDomain{Host: "own.example.com", RootURL: root, NotFoundURL: lost})
 	require.NoError(t, err)
 	create := func(n controlplane.NewLink) {
 		_, _, err := s.Links.Create(t.Context(), actor, n)

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/text/language"
 
 	"waypost"
+	"waypost/api"
 	"waypost/rules"
 )
 
@@ -60,24 +61,29 @@ func (s *Links) compile(l *waypost.Link, source *rules.Source, password *rules.P
 }
 
 // warningsOfRules returns the warnings about the source of a programme.
-func (s *Links) warningsOfRules(source *rules.Source, programme []byte) []Warning {
+func (s *Links) warningsOfRules(source *rules.Source, programme []byte) []api.Warning {
 	all := source.Rules
-	var warnings []Warning
+	var warnings []api.Warning
 	if unknown := unknownLanguages(all); len(unknown) > 0 {
-		warnings = append(warnings, Warning{WarnNoLanguage, "rules ask for languages that no browser names, because they are not registered: " +
-			strings.Join(unknown, ", ")})
+		warnings = append(warnings, api.Warning{
+			Code:    WarnNoLanguage,
+			Message: "rules ask for languages that no browser names, because they are not registered: " + strings.Join(unknown, ", "),
+		})
 	}
 	if source.MaxClicks == 1 && !source.Confirm && !rules.HasPassword(programme) {
-		warnings = append(warnings, Warning{WarnUnconfirmed, "software that opens links in messages may use up the one click before the recipient does: " +
-			"with confirm, visitors press a button first"})
+		warnings = append(warnings, api.Warning{
+			Code: WarnUnconfirmed,
+			Message: "software that opens links in messages may use up the one click before the recipient does: " +
+				"with confirm, visitors press a button first",
+		})
 	}
 	places := slices.ContainsFunc(all, func(r rules.Rule) bool {
 		return slices.ContainsFunc(r.When, func(c rules.Condition) bool { return len(c.Country) > 0 || len(c.City) > 0 })
 	})
 	if places && !s.locates() {
-		warnings = append(warnings, Warning{
-			WarnNoPlaces,
-			"rules ask for the country or city of visitors, which no edge knows: none has a GeoIP database (edge.geoip)",
+		warnings = append(warnings, api.Warning{
+			Code:    WarnNoPlaces,
+			Message: "rules ask for the country or city of visitors, which no edge knows: none has a GeoIP database (edge.geoip)",
 		})
 	}
 	return warnings

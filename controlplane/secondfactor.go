@@ -150,27 +150,20 @@ func (s *Access) judgeCode(ctx context.Context, user int64, f *StoredFactor, cod
 	return p, ErrCode
 }
 
-// NewFactor is a proposed second factor, to be shown once.
-type NewFactor struct {
-	Secret string // base32
-	URL    string // otpauth
-}
-
-// BeginSecondFactor proposes a second factor to the user who has signed in. Sign-ins do
+// BeginSecondFactor proposes a second factor, without its QR code, to the user who has
+// signed in. Sign-ins do
 // not ask for its codes before ConfirmSecondFactor. It returns EConflict when a second
 // factor is on, ErrPassword for a wrong password.
-func (s *Access) BeginSecondFactor(ctx context.Context, actor Actor, password string) (NewFactor, error) {
+func (s *Access) BeginSecondFactor(ctx context.Context, actor Actor, password string) (made api.NewSecondFactor, err error) {
 	account, err := s.reauthenticate(ctx, actor, password)
 	if err != nil {
-		return NewFactor{}, err
+		return made, err
 	}
 	random := make([]byte, factorSecret)
 	_, _ = rand.Read(random) // it never fails
-	secret := hotp.Secret(random)
-	if err := s.factors.ProposeFactor(ctx, actor.UserID, s.box.seal(actor.UserID, secret)); err != nil {
-		return NewFactor{}, err
-	}
-	return NewFactor{Secret: secret, URL: hotp.URL("Waypost", account.Email, secret)}, nil
+	made.Secret = hotp.Secret(random)
+	made.URL = hotp.URL("Waypost", account.Email, made.Secret)
+	return made, s.factors.ProposeFactor(ctx, actor.UserID, s.box.seal(actor.UserID, made.Secret))
 }
 
 // reauthenticate compares the password of a session's user, unless the account has none.

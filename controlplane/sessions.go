@@ -45,14 +45,6 @@ type Browser struct {
 // maxUserAgent bounds the stored name of a program, in bytes.
 const maxUserAgent = 200
 
-// SignIn holds the credentials of a sign-in: an address with its password, or the token
-// of a sign-in link.
-type SignIn struct {
-	Email, Password string
-	Token           string // "": the password counts
-	Code            string // of the second factor; "": there is none, or it is to be asked for
-}
-
 // NewSession is the record of a session to begin.
 type NewSession struct {
 	Account   Account // as it was found
@@ -80,15 +72,15 @@ var (
 // account disabled or in no workspace, it returns ErrSignIn, always after the same work.
 // It returns ErrLink for a token that is not valid, ESecondFactor when a code is missing,
 // ErrCode when the code is wrong, and EUnavailable when too many callers try at once.
-func (s *Access) SignIn(ctx context.Context, c SignIn, by Browser) (SignedIn, error) {
+func (s *Access) SignIn(ctx context.Context, c *api.SignIn, by Browser) (SignedIn, error) {
 	n := NewSession{ExpiresAt: s.now().Add(SessionIdle), Browser: by}
 	n.Browser.Address = by.Address.Unmap().WithZone("")
 	n.Browser.UserAgent = strings.ToValidUTF8(by.UserAgent[:min(len(by.UserAgent), maxUserAgent)], "")
 	var err error
-	if c.Token != "" {
-		n.Account, n.Link, err = s.linked(ctx, c.Token)
+	if c.SignInToken != "" {
+		n.Account, n.Link, err = s.linked(ctx, c.SignInToken)
 	} else {
-		n.Account, err = s.known(ctx, &c, n.Browser.Address)
+		n.Account, err = s.known(ctx, c, n.Browser.Address)
 	}
 	if err != nil {
 		return SignedIn{}, err
@@ -111,7 +103,7 @@ func (s *Access) SignIn(ctx context.Context, c SignIn, by Browser) (SignedIn, er
 
 // known finds the account of an address and its password, or returns ErrSignIn. Failures
 // of an account are noted.
-func (s *Access) known(ctx context.Context, c *SignIn, from netip.Addr) (account Account, err error) {
+func (s *Access) known(ctx context.Context, c *api.SignIn, from netip.Addr) (account Account, err error) {
 	password := c.Password
 	if parsed, err := ParseEmail(c.Email); err == nil {
 		if account, _, err = s.sessions.Account(ctx, parsed); err != nil {

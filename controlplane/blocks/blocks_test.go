@@ -16,8 +16,8 @@ import (
 
 func TestBlocks_OutlastWhateverTheOwnerDoes(t *testing.T) {
 	s := start(t)
-	_, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{
-		Host: "own.example.com", NotFound: "https://example.com/lost",
+	_, _, err := s.Domains.AddDomain(t.Context(), operator, api.NewDomain{
+		Host: "own.example.com", NotFoundURL: "https://example.com/lost",
 	})
 	require.NoError(t, err)
 	for _, domain := range []string{"", "own.example.com"} {
@@ -60,7 +60,7 @@ func TestBlocks_OutlastWhateverTheOwnerDoes(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-	_, _, err = s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: "own.example.com"})
+	_, _, err = s.Domains.AddDomain(t.Context(), operator, api.NewDomain{Host: "own.example.com"})
 	require.NoError(t, err)
 	_, _, err = s.Links.Create(t.Context(), actor, wish("phish", func(n *controlplane.NewLink) { n.Domain = "own.example.com" }))
 	require.NoError(t, err, "the domain is another one now")
@@ -247,7 +247,7 @@ func TestBlocks_AreTakenBackFromEdgesAfterARestore(t *testing.T) {
 func TestBlocks_OfAllAddressesHoldTogether(t *testing.T) {
 	s := start(t)
 	const host = "own.example.com"
-	_, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: host, IgnoresCase: true})
+	_, _, err := s.Domains.AddDomain(t.Context(), operator, api.NewDomain{Host: host, Case: controlplane.CaseInsensitive})
 	require.NoError(t, err)
 	_, _, err = s.Links.Create(t.Context(), actor, wish("phish"))
 	require.NoError(t, err)

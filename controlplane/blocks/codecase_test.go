@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/blocks"
 )
@@ -13,7 +14,7 @@ import (
 func TestBlocks_HoldInAnyCaseOfADomainThatIgnoresIt(t *testing.T) {
 	s := start(t)
 	const host = "go.example"
-	_, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: host, IgnoresCase: true})
+	_, _, err := s.Domains.AddDomain(t.Context(), operator, api.NewDomain{Host: host, Case: controlplane.CaseInsensitive})
 	require.NoError(t, err)
 	_, _, err = s.Links.Create(t.Context(), operator, wish("Hr", func(n *controlplane.NewLink) { n.Domain = host }))
 	require.NoError(t, err)

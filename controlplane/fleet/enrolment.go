@@ -3,6 +3,7 @@ package fleet
 import (
 	"cmp"
 	"context"
+	"encoding/hex"
 	"slices"
 	"time"
 
@@ -64,16 +65,6 @@ func (n *Node) hasName(name string) bool {
 	return n.Name != "" && (n.Name == name || slices.Contains(n.Former, name))
 }
 
-// Enrolling is the request of a node with a token.
-type Enrolling struct {
-	Token    string
-	Hash     [32]byte // of the credential that the node has created
-	Node     string
-	Region   string
-	Previous string   // the credential that it had before; "": none
-	Former   []string // names under which it still has clicks
-}
-
 // StoredNode is the record that authenticates a node.
 type StoredNode struct {
 	Node
@@ -116,7 +107,7 @@ type NodeStore interface {
 	NodeCredentials(ctx context.Context) ([]api.NodeCredential, error)
 }
 
-// EnrolNode is the part of an [Enrolling] that a store needs.
+// EnrolNode is the part of an [api.Enrol] that a store needs.
 type EnrolNode struct {
 	Hash     [32]byte
 	Node     string
@@ -161,9 +152,13 @@ func (n *Nodes) NewEnrolment(ctx context.Context, actor controlplane.Actor, e ap
 }
 
 // Enrol exchanges a token for a credential; see [NodeStore].
-func (n *Nodes) Enrol(ctx context.Context, e Enrolling) (Node, error) {
+func (n *Nodes) Enrol(ctx context.Context, e *api.Enrol) (Node, error) {
 	if !ValidEnrolmentToken(e.Token) {
 		return Node{}, waypost.Errorf(waypost.EUnauthorized, "the enrolment token is not valid")
+	}
+	hash, err := hex.DecodeString(e.Hash)
+	if err != nil || len(hash) != 32 {
+		return Node{}, waypost.Errorf(waypost.EInvalid, "credential_sha256 must be 64 hex digits")
 	}
 	region, err := waypost.ParseRegion(e.Region)
 	if err != nil {
@@ -175,10 +170,9 @@ func (n *Nodes) Enrol(ctx context.Context, e Enrolling) (Node, error) {
 	if len(e.Former) > MaxFormer || slices.ContainsFunc(e.Former, func(name string) bool { return !waypost.ValidNode(name) }) {
 		return Node{}, waypost.Errorf(waypost.EInvalid, "former_names must be at most %d names of nodes", MaxFormer)
 	}
-	en := EnrolNode{Hash: e.Hash, Node: e.Node, Region: region, Former: e.Former}
+	en := EnrolNode{Hash: [32]byte(hash), Node: e.Node, Region: region, Former: e.Former}
 	if ValidNodeCredential(e.Previous) {
-		hash := controlplane.HashKey(e.Previous)
-		en.Previous = &hash
+		en.Previous = new(controlplane.HashKey(e.Previous))
 	}
 	node, err := n.cfg.Store.Enrol(ctx, controlplane.HashKey(e.Token), en)
 	if err == nil {

@@ -7,28 +7,18 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api"
 )
-
-// Outcome is the outcome of waiting for edges, in one word.
-type Outcome string
 
 // The outcomes of waiting. An edge may be serving from its first report until it has said
 // that it stopped or was declared gone, whether it is heard of or not.
 const (
-	OutcomeAll       Outcome = "all"       // every edge that may be serving has the change on its disk
-	OutcomeRegion    Outcome = "region"    // likewise of the region
-	OutcomeReachable Outcome = "reachable" // every edge has it except silent ones
-	OutcomeNone      Outcome = "none"      // there is no edge
-	OutcomeTimeout   Outcome = "timeout"   // some edges did not have it in time, or it is unknown which edges there are
+	OutcomeAll       = "all"       // every edge that may be serving has the change on its disk
+	OutcomeRegion    = "region"    // likewise of the region
+	OutcomeReachable = "reachable" // every edge has it except silent ones
+	OutcomeNone      = "none"      // there is no edge
+	OutcomeTimeout   = "timeout"   // some edges did not have it in time, or it is unknown which edges there are
 )
-
-// Applied is the result of waiting for edges. Edges are named by region and name.
-type Applied struct {
-	Outcome Outcome
-	Edges   int      // edges that have the change on their disks
-	Behind  []string // edges that do not, and are heard of, or may be heard of by other instances
-	Silent  []string // edges that are silent, and are not known to have it
-}
 
 // maxWaiters bounds concurrent waiters. A caller beyond gets the present state at once.
 const maxWaiters = 1024
@@ -49,8 +39,9 @@ const (
 // have the change at a position on their disks, after most, or when ctx ends. The change
 // is committed. WaitApplied does not wait for silent edges, and reports them. Edges that
 // report to another control plane are known by gossip, which is slower; without gossip,
-// and right after the start, an edge is behind because its state is unknown.
-func (f *Fleet) WaitApplied(ctx context.Context, at waypost.Position, everywhere bool, most time.Duration) Applied {
+// and right after the start, an edge is behind because its state is unknown. All edges
+// are named, by region and name.
+func (f *Fleet) WaitApplied(ctx context.Context, at waypost.Position, everywhere bool, most time.Duration) api.Applied {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	news := f.startWaiting()
@@ -120,7 +111,7 @@ func (f *Fleet) tellWaiters() {
 
 // standing returns which edges have a position on their disks. Stored are the boots that
 // may be serving, by the store after the change.
-func (f *Fleet) standing(at waypost.Position, everywhere bool, stored []Boot) (a Applied) {
+func (f *Fleet) standing(at waypost.Position, everywhere bool, stored []Boot) (a api.Applied) {
 	present := f.present(stored)
 	slices.SortFunc(present, func(a, b *presence) int { return cmp.Or(cmp.Compare(a.region, b.region), cmp.Compare(a.node, b.node)) })
 	for _, p := range present {

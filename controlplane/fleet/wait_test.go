@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/fleet"
 )
@@ -26,7 +27,7 @@ func durable(node string, region waypost.Region, p waypost.Position) fleet.EdgeR
 }
 
 // applied waits.
-func applied(t *testing.T, f *fleet.Fleet, p waypost.Position, everywhere bool, most time.Duration) fleet.Applied {
+func applied(t *testing.T, f *fleet.Fleet, p waypost.Position, everywhere bool, most time.Duration) api.Applied {
 	t.Helper()
 	return f.WaitApplied(t.Context(), p, everywhere, most)
 }
@@ -34,8 +35,8 @@ func applied(t *testing.T, f *fleet.Fleet, p waypost.Position, everywhere bool, 
 // waits waits in the background, and returns the result.
 func waits(ctx context.Context, f *fleet.Fleet, p waypost.Position, everywhere bool,
 	most time.Duration,
-) <-chan fleet.Applied {
-	out := make(chan fleet.Applied, 1)
+) <-chan api.Applied {
+	out := make(chan api.Applied, 1)
 	go func() { out <- f.WaitApplied(ctx, p, everywhere, most) }()
 	synctest.Wait()
 	return out
@@ -45,7 +46,7 @@ func TestFleet_WhoWaitsIsToldAsSoonAsTheEdgesHaveIt(t *testing.T) {
 	asked := make(chan waypost.Position, 10)
 	cfg := fleet.Config{Region: "us-east-1", Ask: func(p waypost.Position) { asked <- p }}
 	inFleet(t, cfg, func(t *testing.T, f *fleet.Fleet, _ *head) {
-		require.Equal(t, fleet.Applied{Outcome: "none"}, applied(t, f, at(1, 5), true, time.Second), "there is no edge")
+		require.Equal(t, api.Applied{Outcome: "none"}, applied(t, f, at(1, 5), true, time.Second), "there is no edge")
 		for node, region := range map[string]waypost.Region{"a": "us-east-1", "b": "us-east-1", "c": "eu-west-1"} {
 			require.NoError(t, tell(f, durable(node, region, at(1, 4))))
 		}
@@ -61,13 +62,13 @@ func TestFleet_WhoWaitsIsToldAsSoonAsTheEdgesHaveIt(t *testing.T) {
 		synctest.Wait()
 		require.Empty(t, here, "what is applied can still be lost")
 		require.NoError(t, tell(f, durable("b", "us-east-1", at(1, 6))))
-		require.Equal(t, fleet.Applied{Outcome: "region", Edges: 2}, <-here)
+		require.Equal(t, api.Applied{Outcome: "region", Edges: 2}, <-here)
 		synctest.Wait()
 		require.Empty(t, all)
 		require.NoError(t, tell(f, durable("c", "eu-west-1", at(1, 5))))
-		require.Equal(t, fleet.Applied{Outcome: "all", Edges: 3}, <-all)
+		require.Equal(t, api.Applied{Outcome: "all", Edges: 3}, <-all)
 		require.Zero(t, time.Since(start), "without any delay")
-		require.Equal(t, fleet.Applied{Outcome: "all", Edges: 3}, applied(t, f, at(1, 5), true, time.Second))
+		require.Equal(t, api.Applied{Outcome: "all", Edges: 3}, applied(t, f, at(1, 5), true, time.Second))
 	})
 }
 
@@ -77,7 +78,7 @@ func TestFleet_WhoWaitsForTooLongLearnsForWhom(t *testing.T) {
 		require.NoError(t, tell(f, durable("b", "us-east-1", at(1, 4))))
 		require.NoError(t, tell(f, durable("c", "us-east-1", at(2, 9))))
 		start := time.Now()
-		want := fleet.Applied{Outcome: "timeout", Edges: 1, Behind: []string{"b", "c"}}
+		want := api.Applied{Outcome: "timeout", Edges: 1, Behind: []string{"b", "c"}}
 		require.Equal(t, want, applied(t, f, at(1, 5), true, 2*time.Second), "positions of another history say nothing")
 		require.Equal(t, 2*time.Second, time.Since(start))
 	})
@@ -99,12 +100,12 @@ func TestFleet_SilentEdgeHoldsNobodyUpAndIsNamed(t *testing.T) {
 			require.NoError(t, tell(f, durable("a", "us-east-1", at(1, 5))))
 			time.Sleep(100 * time.Millisecond)
 		}
-		reachable := fleet.Applied{Outcome: "reachable", Edges: 1, Silent: []string{"b"}}
+		reachable := api.Applied{Outcome: "reachable", Edges: 1, Silent: []string{"b"}}
 		require.Equal(t, reachable, <-out, "b may be serving, and c has stopped")
 		require.Less(t, time.Since(start), 4*time.Second, "b is silent after three seconds")
 		start = time.Now()
 		require.Equal(t, reachable, applied(t, f, at(1, 5), true, 10*time.Second))
-		require.Equal(t, fleet.Applied{Outcome: "region", Edges: 2}, applied(t, f, at(1, 4), false, 10*time.Second), "b has that one")
+		require.Equal(t, api.Applied{Outcome: "region", Edges: 2}, applied(t, f, at(1, 4), false, 10*time.Second), "b has that one")
 		require.Zero(t, time.Since(start), "at once")
 		later(30 * time.Hour)
 		require.NoError(t, tell(f, durable("a", "us-east-1", at(1, 5))))
@@ -119,7 +120,7 @@ func TestFleet_ClientThatLeavesWaitsNoLonger(t *testing.T) {
 		out := waits(ctx, f, at(1, 5), true, 10*time.Second)
 		start := time.Now()
 		cancel()
-		require.Equal(t, fleet.Applied{Outcome: "timeout", Behind: []string{"b"}}, <-out)
+		require.Equal(t, api.Applied{Outcome: "timeout", Behind: []string{"b"}}, <-out)
 		require.Zero(t, time.Since(start))
 	})
 }
@@ -149,7 +150,7 @@ func TestFleet_WaitsForEdgesThatAreKnownFromBeforeTheStart(t *testing.T) {
 		require.NotZero(t, b.At)
 	}
 	inFleet(t, fleet.Config{Region: "us-east-1", Boots: boots}, func(t *testing.T, f *fleet.Fleet, _ *head) {
-		timeout := fleet.Applied{Outcome: "timeout", Behind: []string{"a", "b"}}
+		timeout := api.Applied{Outcome: "timeout", Behind: []string{"a", "b"}}
 		require.Equal(t, timeout, applied(t, f, at(1, 5), false, time.Second))
 		out := waits(t.Context(), f, at(1, 5), true, 2*time.Second)
 		for _, node := range []string{"a", "far"} {
@@ -157,17 +158,17 @@ func TestFleet_WaitsForEdgesThatAreKnownFromBeforeTheStart(t *testing.T) {
 			require.NoError(t, tell(f, durable(node, "us-east-1", at(1, 5))))
 			synctest.Wait()
 		}
-		require.Equal(t, fleet.Applied{Outcome: "timeout", Edges: 2, Behind: []string{"b"}}, <-out)
+		require.Equal(t, api.Applied{Outcome: "timeout", Edges: 2, Behind: []string{"b"}}, <-out)
 		later(21 * time.Second)
 		for _, node := range []string{"a", "far"} {
 			require.NoError(t, tell(f, durable(node, "us-east-1", at(1, 5))))
 		}
-		reachable := fleet.Applied{Outcome: "reachable", Edges: 2, Silent: []string{"b"}}
+		reachable := api.Applied{Outcome: "reachable", Edges: 2, Silent: []string{"b"}}
 		require.Equal(t, reachable, applied(t, f, at(1, 5), true, time.Minute), "b does not come back")
 		boots.gone("b")
-		require.Equal(t, fleet.Applied{Outcome: "all", Edges: 2}, applied(t, f, at(1, 5), true, time.Minute))
+		require.Equal(t, api.Applied{Outcome: "all", Edges: 2}, applied(t, f, at(1, 5), true, time.Minute))
 		require.NoError(t, tell(f, durable("b", "us-east-1", at(1, 4))))
-		require.Equal(t, fleet.Applied{Outcome: "timeout", Edges: 2, Behind: []string{"b"}}, applied(t, f, at(1, 5), true, time.Second),
+		require.Equal(t, api.Applied{Outcome: "timeout", Edges: 2, Behind: []string{"b"}}, applied(t, f, at(1, 5), true, time.Second),
 			"it was not gone")
 	})
 }
@@ -180,17 +181,17 @@ func TestFleet_ReportIsKnownToAllControlPlanesWhenItIsAnswered(t *testing.T) {
 		r := durable("a", "us-east-1", at(1, 4))
 		boots.fails(errors.New("the database is away"))
 		require.Equal(t, waypost.EUnavailable, waypost.CodeOf(tell(f, r)))
-		require.Equal(t, fleet.Applied{Outcome: "timeout", Behind: []string{"a"}}, applied(t, f, at(1, 5), true, time.Second))
+		require.Equal(t, api.Applied{Outcome: "timeout", Behind: []string{"a"}}, applied(t, f, at(1, 5), true, time.Second))
 		boots.fails(nil)
 		r.Starting = true
 		catchUp, err := f.Report(t.Context(), r)
 		require.NoError(t, err)
 		require.Equal(t, at(1, 12), catchUp, "all that was told without it")
 		other := fleet.New(fleet.Config{Head: h, Region: "us-east-1", Boots: boots})
-		require.Equal(t, fleet.Applied{Outcome: "timeout", Behind: []string{"a"}}, applied(t, other, at(1, 5), true, time.Second))
+		require.Equal(t, api.Applied{Outcome: "timeout", Behind: []string{"a"}}, applied(t, other, at(1, 5), true, time.Second))
 		r.Leaving = true
 		require.NoError(t, tell(f, r))
-		require.Equal(t, fleet.Applied{Outcome: "none"}, applied(t, other, at(1, 5), true, time.Second))
+		require.Equal(t, api.Applied{Outcome: "none"}, applied(t, other, at(1, 5), true, time.Second))
 		boots.fails(errors.New("the database is away"))
 		require.Equal(t, fleet.OutcomeTimeout, applied(t, other, at(1, 5), true, time.Second).Outcome, "nobody knows which edges there are")
 	})
@@ -210,7 +211,7 @@ func TestFleet_BootFollowsTheOneBefore(t *testing.T) {
 		next := boot(2, 5)
 		next.Continues = waypost.BootID{1}
 		require.NoError(t, tell(f, next))
-		all := fleet.Applied{Outcome: "all", Edges: 1}
+		all := api.Applied{Outcome: "all", Edges: 1}
 		require.Equal(t, all, applied(t, f, at(1, 5), true, time.Second), "at once")
 
 		// After a crash: until the one before would have reported, it may be another edge.
@@ -252,7 +253,7 @@ func TestFleet_TwinIsBehindAndShown(t *testing.T) {
 		}
 		both(5, 4)
 		for range 10 {
-			want := fleet.Applied{Outcome: "timeout", Edges: 1, Behind: []string{"a"}}
+			want := api.Applied{Outcome: "timeout", Edges: 1, Behind: []string{"a"}}
 			require.Equal(t, want, applied(t, f, at(1, 5), true, time.Millisecond), "the younger one alone is not all")
 			time.Sleep(300 * time.Millisecond)
 			both(5, 4)
@@ -261,7 +262,7 @@ func TestFleet_TwinIsBehindAndShown(t *testing.T) {
 			later(time.Second)
 			both(5, 5)
 		}
-		behind := fleet.Applied{Outcome: "timeout", Behind: []string{"a"}}
+		behind := api.Applied{Outcome: "timeout", Behind: []string{"a"}}
 		require.Equal(t, behind, applied(t, f, at(1, 5), true, time.Millisecond))
 		require.Equal(t, []string{"10.0.0.1:80"}, only(t, f).Twins)
 		require.Equal(t, 1, strings.Count(logged.String(), "found several edges that report under one name"))
@@ -272,7 +273,7 @@ func TestFleet_TwinIsBehindAndShown(t *testing.T) {
 		r := durable("a", "us-east-1", at(1, 5))
 		r.Boot = waypost.BootID{2}
 		require.NoError(t, tell(other, r))
-		reachable := fleet.Applied{Outcome: "reachable", Edges: 1, Silent: []string{"a"}}
+		reachable := api.Applied{Outcome: "reachable", Edges: 1, Silent: []string{"a"}}
 		require.Equal(t, reachable, applied(t, other, at(1, 5), true, time.Millisecond), "it may be serving")
 		keeping, stop := context.WithCancel(t.Context())
 		kept := make(chan struct{})
@@ -310,7 +311,7 @@ func TestFleet_BootFollowsNoTwin(t *testing.T) {
 			report(3, 0, 6)
 			later(time.Second)
 		}
-		reachable := fleet.Applied{Outcome: "reachable", Edges: 1, Silent: []string{"a"}}
+		reachable := api.Applied{Outcome: "reachable", Edges: 1, Silent: []string{"a"}}
 		require.Equal(t, reachable, applied(t, f, at(1, 6), true, time.Second))
 		require.Len(t, boots.boots, 3)
 	})
@@ -329,7 +330,7 @@ func TestFleet_BootFollowsNoTwin(t *testing.T) {
 			report(3, 1, 6)
 			later(time.Second)
 		}
-		reachable := fleet.Applied{Outcome: "reachable", Edges: 1, Silent: []string{"a"}}
+		reachable := api.Applied{Outcome: "reachable", Edges: 1, Silent: []string{"a"}}
 		require.Equal(t, reachable, applied(t, f, at(1, 6), true, time.Second), "a boot that continues another one is the same twin")
 	})
 }
@@ -341,7 +342,7 @@ func TestFleet_EdgeWhoseClockWasSetBackIsHeard(t *testing.T) {
 		r := durable("a", "us-east-1", at(1, 4))
 		r.Boot, r.StartedAt = waypost.BootID{2}, time.Now().Add(-time.Hour)
 		require.NoError(t, tell(f, r))
-		require.Equal(t, fleet.Applied{Outcome: "timeout", Edges: 1, Behind: []string{"a"}}, applied(t, f, at(1, 5), true, time.Second))
+		require.Equal(t, api.Applied{Outcome: "timeout", Edges: 1, Behind: []string{"a"}}, applied(t, f, at(1, 5), true, time.Second))
 	})
 }
 
@@ -357,9 +358,9 @@ func TestFleet_EdgeThatAnotherControlPlaneHearsIsNotLeftOut(t *testing.T) {
 				Node: node, ID: waypost.BootID{1}, Region: "us-east-1", First: now.Add(-time.Hour), At: now, Stopped: stopped,
 			}}))
 		}
-		want := fleet.Applied{Outcome: "timeout", Edges: 1, Behind: []string{"other"}, Silent: []string{"died"}}
+		want := api.Applied{Outcome: "timeout", Edges: 1, Behind: []string{"other"}, Silent: []string{"died"}}
 		require.Equal(t, want, applied(t, f, at(1, 5), true, time.Second), "moved had it before")
-		want = fleet.Applied{Outcome: "timeout", Behind: []string{"moved", "other"}, Silent: []string{"died"}}
+		want = api.Applied{Outcome: "timeout", Behind: []string{"moved", "other"}, Silent: []string{"died"}}
 		require.Equal(t, want, applied(t, f, at(1, 6), true, time.Second))
 	})
 }

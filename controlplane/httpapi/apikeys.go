@@ -11,9 +11,6 @@ import (
 	"waypost/controlplane"
 )
 
-// apiKeysAPI serves API keys.
-type apiKeysAPI struct{ access Access }
-
 // paging asks for a page of a list.
 type paging struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"How many at most."`
@@ -53,32 +50,32 @@ type rotateKeyInput struct {
 	Grace int64 `query:"grace" minimum:"0" maximum:"604800" default:"0" doc:"For how many seconds the old key stays valid."`
 }
 
-func registerAPIKeys(rt *router, a *apiKeysAPI) {
+func registerAPIKeys(rt *router, access Access) {
 	const which = "With the scope admin: all keys of the workspace. For other users: their own."
 	handle(rt, operation{
 		id: "list-keys", method: http.MethodGet, path: api.PathAPIKeys, summary: "List API keys", description: which, signed: true,
 	}, func(ctx context.Context, in *paging) (*body[api.APIKeyPage], error) {
-		return answered(a.access.APIKeys(ctx, actorFrom(ctx), in.Limit, in.Cursor))
+		return answered(access.APIKeys(ctx, actorFrom(ctx), in.Limit, in.Cursor))
 	})
 	handle(rt, operation{
 		id: "create-key", method: http.MethodPost, path: api.PathAPIKeys, summary: "Create an API key", description: which, signed: true,
 		status: http.StatusCreated, problems: []int{http.StatusNotFound, http.StatusConflict},
 	}, func(ctx context.Context, in *newAPIKeyInput) (*apiKeyOutput, error) {
-		return madeKey(a.access.CreateAPIKey(ctx, actorFrom(ctx), in.Body, in.request(ctx, string(in.Raw))))
+		return madeKey(access.CreateAPIKey(ctx, actorFrom(ctx), in.Body, in.request(ctx, string(in.Raw))))
 	})
 	handle(rt, operation{
 		id: "rotate-key", method: http.MethodPost, path: api.PathAPIKeys + "/{id}/rotate", summary: "Create an API key that replaces another",
 		description: which, signed: true, status: http.StatusCreated, problems: []int{http.StatusNotFound, http.StatusConflict},
 	}, func(ctx context.Context, in *rotateKeyInput) (*apiKeyOutput, error) {
 		request := in.request(ctx, fmt.Sprint(in.ID, in.Grace))
-		return madeKey(a.access.RotateAPIKey(ctx, actorFrom(ctx), in.ID, time.Duration(in.Grace)*time.Second, request))
+		return madeKey(access.RotateAPIKey(ctx, actorFrom(ctx), in.ID, time.Duration(in.Grace)*time.Second, request))
 	})
 	handle(rt, operation{
 		id: "revoke-key", method: http.MethodDelete, path: api.PathAPIKeys + "/{id}",
 		summary:     "Revoke an API key, on all control planes within a second",
 		description: which, signed: true, problems: []int{http.StatusNotFound},
 	}, func(ctx context.Context, in *byID) (*struct{}, error) {
-		return &struct{}{}, a.access.RevokeAPIKey(ctx, actorFrom(ctx), in.ID)
+		return &struct{}{}, access.RevokeAPIKey(ctx, actorFrom(ctx), in.ID)
 	})
 }
 

@@ -14,11 +14,11 @@ import (
 type Domains interface {
 	Domains(ctx context.Context, actor controlplane.Actor) ([]controlplane.OwnedDomain, error)
 	EveryDomain(ctx context.Context, actor controlplane.Actor) ([]controlplane.OwnedDomain, error)
-	AddDomain(ctx context.Context, actor controlplane.Actor, n controlplane.NewDomain) (controlplane.OwnedDomain, waypost.Position, error)
+	AddDomain(ctx context.Context, actor controlplane.Actor, n api.NewDomain) (controlplane.OwnedDomain, waypost.Position, error)
 	Verify(ctx context.Context, actor controlplane.Actor, id waypost.DomainID) (controlplane.OwnedDomain, waypost.Position, error)
 	Approve(ctx context.Context, actor controlplane.Actor, id waypost.DomainID) (controlplane.OwnedDomain, waypost.Position, error)
 	ChangeDomain(ctx context.Context, actor controlplane.Actor, id waypost.DomainID,
-		c controlplane.DomainChange) (controlplane.OwnedDomain, waypost.Position, error)
+		c api.DomainChange) (controlplane.OwnedDomain, waypost.Position, error)
 	RemoveDomain(ctx context.Context, actor controlplane.Actor, id waypost.DomainID, force bool) (waypost.Position, error)
 	RemoveAnyDomain(ctx context.Context, actor controlplane.Actor, id waypost.DomainID, force bool) (waypost.Position, error)
 	Root(ctx context.Context, host string) (waypost.Resolution, bool, error)
@@ -129,21 +129,12 @@ func (a *domainsAPI) domainsOf(all []controlplane.OwnedDomain, owners bool) *bod
 }
 
 func (a *domainsAPI) addDomain(ctx context.Context, in *addDomainInput) (*domainOutput, error) {
-	n := &in.Body
-	d, position, err := a.domains.AddDomain(ctx, actorFrom(ctx), controlplane.NewDomain{
-		Host: n.Host, Shared: n.Shared,
-		Root: n.RootURL, NotFound: n.NotFoundURL, ExactPaths: n.ExactPaths, IgnoresCase: n.Case == caseInsensitive,
-	})
+	d, position, err := a.domains.AddDomain(ctx, actorFrom(ctx), in.Body)
 	return a.changed(ctx, &d, &in.waiting, position, err)
 }
 
 func (a *domainsAPI) change(ctx context.Context, in *changeDomainInput) (*domainOutput, error) {
-	b := &in.Body
-	c := controlplane.DomainChange{Root: b.RootURL, NotFound: b.NotFoundURL, Maintenance: b.MaintenanceURL, ExactPaths: b.ExactPaths}
-	if b.Case != nil {
-		c.IgnoresCase = new(*b.Case == caseInsensitive)
-	}
-	d, position, err := a.domains.ChangeDomain(ctx, actorFrom(ctx), waypost.DomainID(in.ID), c)
+	d, position, err := a.domains.ChangeDomain(ctx, actorFrom(ctx), waypost.DomainID(in.ID), in.Body)
 	return a.changed(ctx, &d, &in.waiting, position, err)
 }
 
@@ -170,12 +161,6 @@ func (a *domainsAPI) changed(
 	return out, nil
 }
 
-// The cases of domains.
-const (
-	caseSensitive   = "sensitive"
-	caseInsensitive = "insensitive"
-)
-
 func (a *domainsAPI) domainOf(d *controlplane.OwnedDomain) api.Domain {
 	certificate := api.DomainCertificate{State: controlplane.CertificateNone}
 	if d.Served() { // otherwise the host may be another workspace's
@@ -184,10 +169,8 @@ func (a *domainsAPI) domainOf(d *controlplane.OwnedDomain) api.Domain {
 	shown := api.Domain{
 		Certificate: certificate, ID: uint32(d.ID), Host: d.Host, Shared: d.Workspace == 0, State: string(d.State),
 		RootURL: string(d.Root), NotFoundURL: string(d.NotFound), MaintenanceURL: string(d.Maintenance),
-		ExactPaths: d.Traits&waypost.ExactPaths != 0, Case: caseSensitive, CaseSwitching: d.Traits&waypost.CaseSwitching != 0,
-	}
-	if d.Traits&waypost.IgnoresCase != 0 {
-		shown.Case = caseInsensitive
+		ExactPaths: d.Traits&waypost.ExactPaths != 0, Case: controlplane.CaseOf(d.Traits&waypost.IgnoresCase != 0),
+		CaseSwitching: d.Traits&waypost.CaseSwitching != 0,
 	}
 	if d.Proof != "" {
 		shown.Proof = &api.DomainProof{

@@ -20,7 +20,7 @@ type domains struct {
 	targets waypost.DomainTargets
 	down    error
 	hosts   []string // that the root was asked for
-	last    controlplane.DomainChange
+	last    api.DomainChange
 }
 
 // certificates has those of two hosts, of which one may be no domain of the workspace.
@@ -71,7 +71,7 @@ func (d *domains) Approve(_ context.Context, actor controlplane.Actor, id waypos
 }
 
 func (d *domains) ChangeDomain(_ context.Context, actor controlplane.Actor, id waypost.DomainID,
-	c controlplane.DomainChange,
+	c api.DomainChange,
 ) (controlplane.OwnedDomain, waypost.Position, error) {
 	d.last = c
 	switch {
@@ -80,21 +80,21 @@ func (d *domains) ChangeDomain(_ context.Context, actor controlplane.Actor, id w
 	case actor.Workspace != 1:
 		return controlplane.OwnedDomain{}, waypost.Position{}, waypost.Errorf(waypost.EForbidden, "not yours")
 	}
-	if c.Root != nil {
-		d.targets.Root = []byte(*c.Root)
+	if c.RootURL != nil {
+		d.targets.Root = []byte(*c.RootURL)
 	}
-	if c.NotFound != nil {
-		d.targets.NotFound = []byte(*c.NotFound)
+	if c.NotFoundURL != nil {
+		d.targets.NotFound = []byte(*c.NotFoundURL)
 	}
-	if c.Maintenance != nil {
-		d.targets.Maintenance = []byte(*c.Maintenance)
+	if c.MaintenanceURL != nil {
+		d.targets.Maintenance = []byte(*c.MaintenanceURL)
 	}
 	return controlplane.OwnedDomain{
 		Domain: waypost.Domain{ID: 1, Host: "wp.example", DomainTargets: d.targets}, State: controlplane.DomainApproved,
 	}, waypost.Position{Seq: 9}, nil
 }
 
-func (d *domains) AddDomain(_ context.Context, actor controlplane.Actor, n controlplane.NewDomain) (controlplane.OwnedDomain,
+func (d *domains) AddDomain(_ context.Context, actor controlplane.Actor, n api.NewDomain) (controlplane.OwnedDomain,
 	waypost.Position, error,
 ) {
 	switch n.Host {
@@ -106,7 +106,7 @@ func (d *domains) AddDomain(_ context.Context, actor controlplane.Actor, n contr
 	pending := proof
 	pending.Domain = waypost.Domain{
 		ID: 8, Workspace: actor.Workspace, Host: n.Host,
-		DomainTargets: waypost.DomainTargets{Root: []byte(n.Root)},
+		DomainTargets: waypost.DomainTargets{Root: []byte(n.RootURL)},
 	}
 	return pending, waypost.Position{Seq: 9}, nil
 }
@@ -152,13 +152,13 @@ func TestADomainIsChangedFieldByField(t *testing.T) {
 	require.JSONEq(t, `{"id": 1, "host": "wp.example", "shared": true, "state": "approved", "certificate": {"state": "none", "until": null, "error": ""}, "root_url": "https://example.com/?a=b&c", "not_found_url": "", "maintenance_url": "", "exact_paths": false, "case": "sensitive"}`, res.text)
 	require.Contains(t, res.text, "a=b&c", "URLs stay readable")
 	require.Equal(t, "0-00000000000000000000000000000000-9-0000000000000000", res.Header.Get("Waypost-Position"))
-	require.Nil(t, d.last.NotFound)
+	require.Nil(t, d.last.NotFoundURL)
 
 	patch(`{"root_url": null, "not_found_url": "https://example.com/404"}`)
-	require.Nil(t, d.last.Root, "null is as good as leaving a field out")
-	require.Nil(t, d.last.Maintenance)
+	require.Nil(t, d.last.RootURL, "null is as good as leaving a field out")
+	require.Nil(t, d.last.MaintenanceURL)
 	patch(`{"root_url": "", "maintenance_url": "https://example.com/soon"}`)
-	require.Empty(t, *d.last.Root)
+	require.Empty(t, *d.last.RootURL)
 	require.JSONEq(t, `{"domains": [
 		{"id": 1, "host": "wp.example", "shared": true, "state": "approved", "certificate": {"state": "none", "until": null, "error": ""},
 			"root_url": "", "not_found_url": "https://example.com/404", "maintenance_url": "https://example.com/soon", "exact_paths": false,

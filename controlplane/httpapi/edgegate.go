@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"crypto/tls"
-	"encoding/hex"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -24,7 +23,7 @@ import (
 
 // EdgeNodes judges the credentials of edges. Many goroutines call its methods at once.
 type EdgeNodes interface {
-	Enrol(ctx context.Context, e fleet.Enrolling) (fleet.Node, error)
+	Enrol(ctx context.Context, e *api.Enrol) (fleet.Node, error)
 
 	// Authenticate is EUnauthorized for an unknown credential, EForbidden for a revoked one.
 	Authenticate(ctx context.Context, credential string) (fleet.Node, error)
@@ -338,12 +337,6 @@ func (g *EdgeGate) enrol(w http.ResponseWriter, r *http.Request) (node fleet.Nod
 	if err := readPosted(w, r, maxEnrol, &body); err != nil {
 		return node, err
 	}
-	e := fleet.Enrolling{Token: body.Token, Node: body.Node, Region: body.Region, Previous: body.Previous, Former: body.Former}
-	hash, err := hex.DecodeString(body.Hash)
-	if err != nil || len(hash) != len(e.Hash) {
-		return node, waypost.Errorf(waypost.EInvalid, "credential_sha256 must be 64 hex digits")
-	}
-	e.Hash = [32]byte(hash)
 	if g.cfg.Certificates {
 		names := certified(r.TLS)
 		if len(names) == 0 {
@@ -354,7 +347,7 @@ func (g *EdgeGate) enrol(w http.ResponseWriter, r *http.Request) (node fleet.Nod
 		}
 	}
 	err = g.checkCredential(r, body.Token, fleet.ValidEnrolmentToken(body.Token), func() error {
-		node, err = g.cfg.Nodes.Enrol(r.Context(), e)
+		node, err = g.cfg.Nodes.Enrol(r.Context(), &body)
 		return err
 	})
 	return node, err

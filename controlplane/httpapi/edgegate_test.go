@@ -51,8 +51,8 @@ func (n *edgeNodes) Authenticate(_ context.Context, credential string) (fleet.No
 	return fleet.Node{}, waypost.Errorf(waypost.EUnauthorized, "a valid credential of an edge is required")
 }
 
-func (n *edgeNodes) Enrol(_ context.Context, e fleet.Enrolling) (fleet.Node, error) {
-	if e.Token != "good" || e.Hash != [32]byte{31: 1} {
+func (n *edgeNodes) Enrol(_ context.Context, e *api.Enrol) (fleet.Node, error) {
+	if e.Token != "good" || e.Hash != strings.Repeat("0", 63)+"1" {
 		return fleet.Node{}, waypost.Errorf(waypost.EUnauthorized, "the enrolment token is not valid")
 	}
 	return fleet.Node{Name: e.Node, Region: waypost.Region(e.Region), Role: fleet.RoleEdge}, nil

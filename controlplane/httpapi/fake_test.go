@@ -145,7 +145,7 @@ func (f *links) CreateBulk(ctx context.Context, actor controlplane.Actor,
 			err = nil
 		}
 		if strings.Contains(l.Location, "xn--") {
-			outcomes[i].Warnings = []controlplane.Warning{{Code: controlplane.WarnLookalike, Message: "it looks like another"}}
+			outcomes[i].Warnings = []api.Warning{{Code: controlplane.WarnLookalike, Message: "it looks like another"}}
 		}
 		if err == nil {
 			last = p

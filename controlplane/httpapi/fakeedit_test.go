@@ -170,12 +170,12 @@ type keptAnswer struct {
 // waiter has one edge, which is late for positions of an odd sequence.
 type waiter struct{}
 
-func (waiter) WaitApplied(_ context.Context, at waypost.Position, everywhere bool, most time.Duration) fleet.Applied {
+func (waiter) WaitApplied(_ context.Context, at waypost.Position, everywhere bool, most time.Duration) api.Applied {
 	if most > 2*time.Second {
-		return fleet.Applied{Outcome: fleet.OutcomeTimeout, Edges: 1, Behind: []string{"edge-1", "edge-2"}, Silent: []string{"edge-3"}}
+		return api.Applied{Outcome: fleet.OutcomeTimeout, Edges: 1, Behind: []string{"edge-1", "edge-2"}, Silent: []string{"edge-3"}}
 	}
 	if everywhere {
-		return fleet.Applied{Outcome: fleet.OutcomeAll, Edges: 3}
+		return api.Applied{Outcome: fleet.OutcomeAll, Edges: 3}
 	}
-	return fleet.Applied{Outcome: fleet.OutcomeRegion, Edges: 1}
+	return api.Applied{Outcome: fleet.OutcomeRegion, Edges: 1}
 }

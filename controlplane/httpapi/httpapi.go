@@ -148,9 +148,9 @@ func New(c Config) http.Handler {
 	sessions := &sessionAPI{access: c.Access, auth: auth}
 	registerSession(rt, sessions)
 	registerFactors(rt, sessions)
-	registerAPIKeys(rt, &apiKeysAPI{c.Access})
-	registerWorkspaces(rt, &workspacesAPI{workspaces: c.Workspaces})
-	registerUsers(rt, &usersAPI{workspaces: c.Workspaces})
+	registerAPIKeys(rt, c.Access)
+	registerWorkspaces(rt, c.Workspaces)
+	registerUsers(rt, c.Workspaces)
 	registerDomains(rt, &domainsAPI{domains: c.Domains, waiter: c.Fleet, certificates: c.Certificates})
 	registerBlocks(rt, &blocksAPI{blocks: c.Blocks, urls: urls})
 	fleet := &fleetAPI{fleet: c.Fleet, blocks: c.Blocks, nodes: c.Nodes, orders: c.Orders, clicks: c.Clicks, url: c.FleetURL, log: c.Logger}

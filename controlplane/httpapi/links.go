@@ -496,9 +496,7 @@ func (a *linksAPI) show(shown *api.Link, l *waypost.Link) {
 // showOutcome sets the link of an outcome, with its warnings.
 func (a *linksAPI) showOutcome(shown *api.Link, o *controlplane.Outcome) {
 	a.show(shown, &o.Link)
-	for _, w := range o.Warnings {
-		shown.Warnings = append(shown.Warnings, api.Warning(w))
-	}
+	shown.Warnings = o.Warnings
 }
 
 // statusOf distinguishes a new link from an existing one.

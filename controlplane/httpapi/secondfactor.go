@@ -14,7 +14,7 @@ import (
 // without a session, controlplane.ErrPassword and controlplane.ErrCode for a wrong
 // password or code, EConflict when the second factor is not in the state that is needed.
 type SecondFactors interface {
-	BeginSecondFactor(ctx context.Context, actor controlplane.Actor, password string) (controlplane.NewFactor, error)
+	BeginSecondFactor(ctx context.Context, actor controlplane.Actor, password string) (api.NewSecondFactor, error)
 	ConfirmSecondFactor(ctx context.Context, actor controlplane.Actor, code string) ([]string, error)
 	EndSecondFactor(ctx context.Context, actor controlplane.Actor, password, code string) error
 	RenewRecoveryCodes(ctx context.Context, actor controlplane.Actor, code string) ([]string, error)
@@ -49,7 +49,7 @@ func registerFactors(rt *router, a *sessionAPI) {
 }
 
 func (a *sessionAPI) beginFactor(ctx context.Context, in *body[api.BeginSecondFactor]) (*body[api.NewSecondFactor], error) {
-	var made controlplane.NewFactor
+	var made api.NewSecondFactor
 	err := a.prove(ctx, func(ctx context.Context) (err error) {
 		made, err = a.access.BeginSecondFactor(ctx, actorFrom(ctx), in.Body.CurrentPassword)
 		return err
@@ -61,8 +61,8 @@ func (a *sessionAPI) beginFactor(ctx context.Context, in *body[api.BeginSecondFa
 	if err != nil {
 		return nil, err
 	}
-	svg := svgOf(code, &qrInput{Size: 256, Margin: 4, Dark: "000000", Light: "FFFFFF"})
-	return bodyOf(api.NewSecondFactor{Secret: made.Secret, URL: made.URL, QR: string(svg)}), nil
+	made.QR = string(svgOf(code, &qrInput{Size: 256, Margin: 4, Dark: "000000", Light: "FFFFFF"}))
+	return bodyOf(made), nil
 }
 
 // recoveryCodes returns the recovery codes that a call makes which needs a code.

@@ -9,7 +9,6 @@ import (
 	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/blocks"
-	"waypost/controlplane/fleet"
 	"waypost/controlplane/httpapi"
 	"waypost/controlplane/keys"
 )
@@ -134,7 +133,7 @@ func (noOrders) Verified(string) (api.EdgeOrder, bool) {
 
 func (noOrders) For(string) []api.EdgeOrder { return nil }
 
-func (f fixedFleet) WaitApplied(ctx context.Context, at waypost.Position, everywhere bool, most time.Duration) fleet.Applied {
+func (f fixedFleet) WaitApplied(ctx context.Context, at waypost.Position, everywhere bool, most time.Duration) api.Applied {
 	return waiter{}.WaitApplied(ctx, at, everywhere, most)
 }
 

@@ -15,7 +15,7 @@ import (
 type Access interface {
 	Authenticate(ctx context.Context, key string) (controlplane.Actor, error)
 	AuthenticateSession(ctx context.Context, token, workspace string) (controlplane.Actor, error)
-	SignIn(ctx context.Context, c controlplane.SignIn, by controlplane.Browser) (controlplane.SignedIn, error)
+	SignIn(ctx context.Context, c *api.SignIn, by controlplane.Browser) (controlplane.SignedIn, error)
 	AcceptInvitation(ctx context.Context, token, password string) (controlplane.Account, error)
 	SignOut(ctx context.Context, actor controlplane.Actor) error
 	Sessions(ctx context.Context, actor controlplane.Actor) (api.Sessions, error)
@@ -90,21 +90,21 @@ func registerSession(rt *router, a *sessionAPI) {
 
 func (a *sessionAPI) signIn(ctx context.Context, in *body[api.SignIn]) (*signInOutput, error) {
 	var got controlplane.SignedIn
-	c := controlplane.SignIn{Email: in.Body.Email, Password: in.Body.Password, Token: in.Body.SignInToken, Code: in.Body.Code}
+	c := &in.Body
 	switch {
-	case c.Token == "" && c.Email == "":
+	case c.SignInToken == "" && c.Email == "":
 		return nil, invalid("body.email", "is required, unless there is a sign_in_token")
-	case c.Token == "" && c.Password == "":
+	case c.SignInToken == "" && c.Password == "":
 		return nil, invalid("body.password", "is required, unless there is a sign_in_token")
-	case c.Token != "" && (c.Email != "" || c.Password != ""):
+	case c.SignInToken != "" && (c.Email != "" || c.Password != ""):
 		return nil, invalid("body.sign_in_token", "goes without email and password")
 	}
 	account, _ := controlplane.ParseEmail(in.Body.Email) // "": of no account
 	by := controlplane.Browser{Address: callFrom(ctx).client, UserAgent: callFrom(ctx).request.UserAgent()}
 	p := presented{kind: "password", account: account, from: by.Address}
 	if c.Code != "" {
-		if p.codeOf = account; c.Token != "" {
-			p.codeOf = c.Token
+		if p.codeOf = account; c.SignInToken != "" {
+			p.codeOf = c.SignInToken
 		}
 	}
 	err := a.withPassword(ctx, p, func(ctx context.Context) (err error) {

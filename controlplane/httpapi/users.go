@@ -9,9 +9,6 @@ import (
 	"waypost/controlplane"
 )
 
-// usersAPI serves the users of a workspace and, to operators, all accounts.
-type usersAPI struct{ workspaces Workspaces }
-
 type accountsInput struct {
 	paging
 	Email string `query:"email" maxLength:"254" doc:"Only the account of this address."`
@@ -19,24 +16,25 @@ type accountsInput struct {
 
 const inviteDoc = "The old password is no longer valid, all sessions of the user end, and an earlier invitation is void. The user's API keys stay valid."
 
-func registerUsers(rt *router, a *usersAPI) {
+// registerUsers registers the users of a workspace and, for operators, all accounts.
+func registerUsers(rt *router, all Workspaces) {
 	admin := []controlplane.Scope{controlplane.ScopeAdmin}
 	handle(rt, operation{
 		id: "list-users", method: http.MethodGet, path: api.PathUsers, summary: "List the users of the workspace", scopes: admin,
 	}, func(ctx context.Context, in *paging) (*body[api.MemberPage], error) {
-		return answered(a.workspaces.Members(ctx, actorFrom(ctx), in.Limit, in.Cursor))
+		return answered(all.Members(ctx, actorFrom(ctx), in.Limit, in.Cursor))
 	})
 	handle(rt, operation{
 		id: "create-user", method: http.MethodPost, path: api.PathUsers, summary: "Create a user of the workspace",
 		status: http.StatusCreated, scopes: admin, problems: []int{http.StatusNotFound, http.StatusConflict},
 	}, func(ctx context.Context, in *body[api.NewMember]) (*body[api.Member], error) {
-		return answered(a.workspaces.AddMember(ctx, actorFrom(ctx), in.Body))
+		return answered(all.AddMember(ctx, actorFrom(ctx), in.Body))
 	})
 	handle(rt, operation{
 		id: "get-user", method: http.MethodGet, path: api.PathUsers + "/{id}", summary: "Get a user of the workspace",
 		scopes: admin, problems: []int{http.StatusNotFound},
 	}, func(ctx context.Context, in *byID) (*body[api.Member], error) {
-		return answered(a.workspaces.Member(ctx, actorFrom(ctx), in.ID))
+		return answered(all.Member(ctx, actorFrom(ctx), in.ID))
 	})
 	handle(rt, operation{
 		id: "change-user", method: http.MethodPatch, path: api.PathUsers + "/{id}",
@@ -44,20 +42,20 @@ func registerUsers(rt *router, a *usersAPI) {
 		description: "Only operators change the account, that is all except the role, of a user of several workspaces.",
 		scopes:      admin, problems: []int{http.StatusNotFound, http.StatusConflict},
 	}, func(ctx context.Context, in *bodyByID[api.MemberChange]) (*body[api.Member], error) {
-		return answered(a.workspaces.ChangeMember(ctx, actorFrom(ctx), in.ID, in.Body))
+		return answered(all.ChangeMember(ctx, actorFrom(ctx), in.ID, in.Body))
 	})
 	handle(rt, operation{
 		id: "delete-user", method: http.MethodDelete, path: api.PathUsers + "/{id}", summary: "Remove a user from the workspace, with the user's keys",
 		description: "The account ends, too, unless several workspaces share it.",
 		scopes:      admin, problems: []int{http.StatusNotFound, http.StatusConflict},
 	}, func(ctx context.Context, in *byID) (*struct{}, error) {
-		return &struct{}{}, a.workspaces.RemoveMember(ctx, actorFrom(ctx), in.ID)
+		return &struct{}{}, all.RemoveMember(ctx, actorFrom(ctx), in.ID)
 	})
 	handle(rt, operation{
 		id: "invite-user", method: http.MethodPost, path: api.PathUsers + "/{id}/invitation", summary: "Let a user set a new password",
 		description: inviteDoc, status: http.StatusCreated, scopes: admin, problems: []int{http.StatusNotFound},
 	}, func(ctx context.Context, in *byID) (*body[api.Member], error) {
-		return answered(a.workspaces.InviteMember(ctx, actorFrom(ctx), in.ID))
+		return answered(all.InviteMember(ctx, actorFrom(ctx), in.ID))
 	})
 	handle(rt, operation{
 		id: "add-user-to-workspace", method: http.MethodPost, path: api.PathAllWorkspaces + "/{id}/users", summary: "Add a user to any workspace",
@@ -66,31 +64,31 @@ func registerUsers(rt *router, a *usersAPI) {
 			"invitation, because otherwise its creator would get access, too.",
 		status: http.StatusCreated, scopes: admin, problems: []int{http.StatusNotFound, http.StatusConflict},
 	}, func(ctx context.Context, in *bodyByID[api.NewMember]) (*body[api.Member], error) {
-		return answered(a.workspaces.AddMemberTo(ctx, actorFrom(ctx), waypost.WorkspaceID(in.ID), in.Body))
+		return answered(all.AddMemberTo(ctx, actorFrom(ctx), waypost.WorkspaceID(in.ID), in.Body))
 	})
 	handle(rt, operation{
 		id: "list-accounts", method: http.MethodGet, path: api.PathAllUsers, summary: "List the users of all workspaces", scopes: admin,
 	}, func(ctx context.Context, in *accountsInput) (*body[api.AccountPage], error) {
-		return answered(a.workspaces.Accounts(ctx, actorFrom(ctx), in.Email, in.Limit, in.Cursor))
+		return answered(all.Accounts(ctx, actorFrom(ctx), in.Email, in.Limit, in.Cursor))
 	})
 	handle(rt, operation{
 		id: "change-account", method: http.MethodPatch, path: api.PathAllUsers + "/{id}",
 		summary: "Change any user's name or password, or disable or enable the account",
 		scopes:  admin, problems: []int{http.StatusNotFound, http.StatusConflict},
 	}, func(ctx context.Context, in *bodyByID[api.AccountChange]) (*body[api.Account], error) {
-		return answered(a.workspaces.ChangeAccount(ctx, actorFrom(ctx), in.ID, in.Body))
+		return answered(all.ChangeAccount(ctx, actorFrom(ctx), in.ID, in.Body))
 	})
 	handle(rt, operation{
 		id: "reset-second-factor", method: http.MethodDelete, path: api.PathAllUsers + "/{id}/second-factor",
 		summary: "Turn off the second factor of any user, who has lost it",
 		scopes:  admin, problems: []int{http.StatusNotFound, http.StatusConflict},
 	}, func(ctx context.Context, in *byID) (*body[api.Account], error) {
-		return answered(a.workspaces.ResetSecondFactor(ctx, actorFrom(ctx), in.ID))
+		return answered(all.ResetSecondFactor(ctx, actorFrom(ctx), in.ID))
 	})
 	handle(rt, operation{
 		id: "invite-account", method: http.MethodPost, path: api.PathAllUsers + "/{id}/invitation", summary: "Let any user set a new password",
 		description: inviteDoc, status: http.StatusCreated, scopes: admin, problems: []int{http.StatusNotFound, http.StatusConflict},
 	}, func(ctx context.Context, in *byID) (*body[api.Account], error) {
-		return answered(a.workspaces.InviteAccount(ctx, actorFrom(ctx), in.ID))
+		return answered(all.InviteAccount(ctx, actorFrom(ctx), in.ID))
 	})
 }

@@ -73,7 +73,7 @@ func answerOf(status int, header map[string]string, body any) (controlplane.Resp
 type Waiter interface {
 	// WaitApplied returns once the edges of this region, or of all, have the change at a
 	// position on their disks, except silent ones, or when the time is up or ctx ends.
-	WaitApplied(ctx context.Context, at waypost.Position, everywhere bool, most time.Duration) fleet.Applied
+	WaitApplied(ctx context.Context, at waypost.Position, everywhere bool, most time.Duration) api.Applied
 }
 
 // waiting is for requests that change something.
@@ -95,7 +95,8 @@ func await(ctx context.Context, waiter Waiter, in *waiting, at waypost.Position)
 	// bound the waiting. A client that leaves ends it.
 	a := waiter.WaitApplied(callFrom(ctx).request.Context(), at, in.Wait == "all", time.Duration(in.WaitTimeout*float64(time.Second)))
 	some := func(names []string) []string { return append([]string{}, names[:min(len(names), maxNamed)]...) }
-	return &api.Applied{Outcome: string(a.Outcome), Edges: a.Edges, Behind: some(a.Behind), Silent: some(a.Silent)}
+	a.Behind, a.Silent = some(a.Behind), some(a.Silent)
+	return &a
 }
 
 // appliedText returns the value of Waypost-Applied, such as "all; edges=3" or "timeout;
@@ -105,7 +106,7 @@ func appliedText(a *api.Applied) string {
 		return ""
 	}
 	text := a.Outcome
-	if a.Outcome == string(fleet.OutcomeAll) || a.Outcome == string(fleet.OutcomeRegion) {
+	if a.Outcome == fleet.OutcomeAll || a.Outcome == fleet.OutcomeRegion {
 		text += fmt.Sprintf("; edges=%d", a.Edges)
 	}
 	if len(a.Behind) > 0 {

@@ -33,45 +33,42 @@ type Workspaces interface {
 	NoteRefusals(ctx context.Context, by controlplane.Actor, r controlplane.RefusedRequests) error
 }
 
-// workspacesAPI serves workspaces.
-type workspacesAPI struct{ workspaces Workspaces }
-
-func registerWorkspaces(rt *router, a *workspacesAPI) {
+func registerWorkspaces(rt *router, all Workspaces) {
 	admin := []controlplane.Scope{controlplane.ScopeAdmin}
 	handle(rt, operation{
 		id: "get-workspace", method: http.MethodGet, path: api.PathWorkspace, summary: "Get the workspace in which the request acts",
 		scopes: []controlplane.Scope{controlplane.ScopeLinksRead, controlplane.ScopeAnalytics}, problems: []int{http.StatusNotFound},
 	}, func(ctx context.Context, _ *struct{}) (*body[api.Workspace], error) {
-		return answered(a.workspaces.Workspace(ctx, actorFrom(ctx)))
+		return answered(all.Workspace(ctx, actorFrom(ctx)))
 	})
 	handle(rt, operation{
 		id: "change-workspace", method: http.MethodPatch, path: api.PathWorkspace, summary: "Change the name or settings of the workspace",
 		scopes: admin, problems: []int{http.StatusNotFound},
 	}, func(ctx context.Context, in *body[api.WorkspaceChange]) (*body[api.Workspace], error) {
-		return answered(a.workspaces.ChangeWorkspace(ctx, actorFrom(ctx), in.Body))
+		return answered(all.ChangeWorkspace(ctx, actorFrom(ctx), in.Body))
 	})
 	handle(rt, operation{
 		id: "list-workspaces", method: http.MethodGet, path: api.PathAllWorkspaces, summary: "List all workspaces", scopes: admin,
 	}, func(ctx context.Context, in *paging) (*body[api.WorkspacePage], error) {
-		return answered(a.workspaces.Workspaces(ctx, actorFrom(ctx), in.Limit, in.Cursor))
+		return answered(all.Workspaces(ctx, actorFrom(ctx), in.Limit, in.Cursor))
 	})
 	handle(rt, operation{
 		id: "create-workspace", method: http.MethodPost, path: api.PathAllWorkspaces, summary: "Create a workspace",
 		status: http.StatusCreated, scopes: admin, problems: []int{http.StatusConflict},
 	}, func(ctx context.Context, in *body[api.NewWorkspace]) (*body[api.Workspace], error) {
-		return answered(a.workspaces.CreateWorkspace(ctx, actorFrom(ctx), in.Body))
+		return answered(all.CreateWorkspace(ctx, actorFrom(ctx), in.Body))
 	})
 	handle(rt, operation{
 		id: "change-any-workspace", method: http.MethodPatch, path: api.PathAllWorkspaces + "/{id}",
 		summary: "Change the name or settings of any workspace", scopes: admin, problems: []int{http.StatusNotFound},
 	}, func(ctx context.Context, in *bodyByID[api.WorkspaceChange]) (*body[api.Workspace], error) {
-		return answered(a.workspaces.ChangeWorkspaceOf(ctx, actorFrom(ctx), waypost.WorkspaceID(in.ID), in.Body))
+		return answered(all.ChangeWorkspaceOf(ctx, actorFrom(ctx), waypost.WorkspaceID(in.ID), in.Body))
 	})
 	handle(rt, operation{
 		id: "delete-workspace", method: http.MethodDelete, path: api.PathAllWorkspaces + "/{id}", summary: "Delete a workspace",
 		description: deleteWorkspaceDoc, scopes: admin, problems: []int{http.StatusNotFound, http.StatusConflict},
 	}, func(ctx context.Context, in *byID) (*body[api.Workspace], error) {
-		return answered(a.workspaces.DeleteWorkspace(ctx, actorFrom(ctx), waypost.WorkspaceID(in.ID)))
+		return answered(all.DeleteWorkspace(ctx, actorFrom(ctx), waypost.WorkspaceID(in.ID)))
 	})
 }
 

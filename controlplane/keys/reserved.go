@@ -18,12 +18,6 @@ const (
 	MaxHeld = 2_000_000
 )
 
-// Reservation is a key that was minted for a service outside of Waypost.
-type Reservation struct {
-	Code  waypost.Code
-	Lease int64 // lease of its counter
-}
-
 // Returned is the outcome of a returned key.
 type Returned struct {
 	Code waypost.Code
@@ -41,7 +35,7 @@ type ReservedStore interface {
 	// ReserveKeys stores minted keys and returns them, except keys with the code of a
 	// link. When their leases are void it stores nothing, and returns ErrEpoch or a
 	// FencedError.
-	ReserveKeys(ctx context.Context, ws waypost.WorkspaceID, service string, epoch uint32, keys []Reservation) ([]waypost.Code, error)
+	ReserveKeys(ctx context.Context, ws waypost.WorkspaceID, service string, epoch uint32, keys []controlplane.Key) ([]waypost.Code, error)
 
 	// ReturnKeys takes keys back, each with its own outcome.
 	ReturnKeys(ctx context.Context, ws waypost.WorkspaceID, service string, codes []waypost.Code) ([]Returned, error)
@@ -134,11 +128,7 @@ func (s *Ranges) mintReserved(ctx context.Context, ws waypost.WorkspaceID, servi
 		if s.cfg.Minter.Discard(epoch); slices.ContainsFunc(minted, func(k controlplane.Key) bool { return k.Epoch != epoch }) {
 			continue
 		}
-		reservations := make([]Reservation, len(minted))
-		for i, k := range minted {
-			reservations[i] = Reservation{Code: k.Code, Lease: k.Lease}
-		}
-		kept, err := s.cfg.Store.ReserveKeys(ctx, ws, service, epoch, reservations)
+		kept, err := s.cfg.Store.ReserveKeys(ctx, ws, service, epoch, minted)
 		if s.cfg.Minter.DropRefused(err, epoch) {
 			continue
 		}

@@ -46,7 +46,9 @@ func (s *shelf) ReuseKeys(ctx context.Context, _ waypost.WorkspaceID, _ string, 
 	return codes, nil
 }
 
-func (s *shelf) ReserveKeys(ctx context.Context, _ waypost.WorkspaceID, _ string, _ uint32, keys []Reservation) ([]waypost.Code, error) {
+func (s *shelf) ReserveKeys(
+	ctx context.Context, _ waypost.WorkspaceID, _ string, _ uint32, keys []controlplane.Key,
+) ([]waypost.Code, error) {
 	if err := s.step(ctx, len(keys)); err != nil {
 		return nil, err
 	}
@@ -138,7 +140,7 @@ type leaving struct {
 }
 
 func (l *leaving) ReserveKeys(
-	ctx context.Context, ws waypost.WorkspaceID, service string, epoch uint32, keys []Reservation,
+	ctx context.Context, ws waypost.WorkspaceID, service string, epoch uint32, keys []controlplane.Key,
 ) ([]waypost.Code, error) {
 	codes, err := l.shelf.ReserveKeys(ctx, ws, service, epoch, keys)
 	if err != nil {

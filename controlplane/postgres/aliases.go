@@ -137,12 +137,12 @@ func (k *precheck) screenAliases(ctx context.Context, tx pgx.Tx) error {
 	if err != nil {
 		return err
 	}
-	firsts, aliased := make(map[linkKey]int), make(map[linkKey]waypost.WorkspaceID)
+	firsts, aliased := make(map[controlplane.LinkName]int), make(map[controlplane.LinkName]waypost.WorkspaceID)
 	var claims claimColumns
 	var left []int
 	for _, i := range k.rest {
 		l := k.links[i].Link
-		own := linkKey{l.Domain, l.Key()}
+		own := controlplane.LinkName{Domain: l.Domain, Code: l.Key()}
 		if first, there := firsts[own]; there {
 			k.repeated[i] = first
 			continue
@@ -153,10 +153,11 @@ func (k *precheck) screenAliases(ctx context.Context, tx pgx.Tx) error {
 			}
 			continue
 		}
-		blocked := x.blocked[linkKey{l.Domain, l.Code}]
+		blocked := x.blocked[controlplane.LinkName{Domain: l.Domain, Code: l.Code}]
 		n := slices.IndexFunc(l.Aliases, func(a waypost.Alias) bool {
-			key := linkKey{a.Domain, a.Key()}
-			return blocked || x.taken[key] || x.blocked[key] || x.issuable[linkKey{a.Domain, a.Code}] && !x.released[key] || key == own
+			key := controlplane.LinkName{Domain: a.Domain, Code: a.Key()}
+			typed := controlplane.LinkName{Domain: a.Domain, Code: a.Code}
+			return blocked || x.taken[key] || x.blocked[key] || x.issuable[typed] && !x.released[key] || key == own
 		})
 		if n >= 0 {
 			k.placed[i] = controlplane.AliasTaken
@@ -167,7 +168,7 @@ func (k *precheck) screenAliases(ctx context.Context, tx pgx.Tx) error {
 		}
 		firsts[own], x.taken[own] = i, true
 		for n, a := range l.Aliases {
-			key := linkKey{a.Domain, a.Key()}
+			key := controlplane.LinkName{Domain: a.Domain, Code: a.Key()}
 			x.taken[key], aliased[key] = true, l.Workspace
 			if claim := k.links[i].AliasClaims[n]; claim != nil && !x.released[key] {
 				claims.add(a.Code, claim, l.Workspace)
@@ -184,8 +185,8 @@ func (k *precheck) screenAliases(ctx context.Context, tx pgx.Tx) error {
 
 // aliasLookup has the codes of aliases, and of links with aliases.
 type aliasLookup struct {
-	taken, blocked, issuable map[linkKey]bool
-	released                 map[linkKey]bool // burned before
+	taken, blocked, issuable map[controlplane.LinkName]bool
+	released                 map[controlplane.LinkName]bool // burned before
 }
 
 // lookUpAliases looks for the aliases of the links that are to be written.
@@ -194,7 +195,8 @@ func (k *precheck) lookUpAliases(ctx context.Context, tx pgx.Tx) (x aliasLookup,
 	var codes []string
 	var claims claimColumns
 	tried := make(map[waypost.Code]bool)
-	x.taken, x.blocked, x.issuable = make(map[linkKey]bool), make(map[linkKey]bool), make(map[linkKey]bool)
+	x.taken, x.blocked = make(map[controlplane.LinkName]bool), make(map[controlplane.LinkName]bool)
+	x.issuable = make(map[controlplane.LinkName]bool)
 	for _, i := range k.rest {
 		l := k.links[i].Link
 		for n, a := range l.Aliases {
@@ -214,9 +216,9 @@ func (k *precheck) lookUpAliases(ctx context.Context, tx pgx.Tx) (x aliasLookup,
 	if x.released, err = k.releaseAliases(ctx, tx); err != nil {
 		return x, err
 	}
-	mark := func(in map[linkKey]bool) func(rows pgx.Rows) error {
-		var key linkKey
-		return scoped.ForEach([]any{&key.domain, &key.code}, func() error { in[key] = true; return nil })
+	mark := func(in map[controlplane.LinkName]bool) func(rows pgx.Rows) error {
+		var key controlplane.LinkName
+		return scoped.ForEach([]any{&key.Domain, &key.Code}, func() error { in[key] = true; return nil })
 	}
 	var b pgx.Batch
 	scoped.Operator.EnterBatch(&b)

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres/scoped"
 )
@@ -78,7 +79,7 @@ func (db *DomainStore) HeldKey(ctx context.Context, id waypost.DomainID, keys ..
 // SetDomain implements controlplane.DomainStore. Row-level security lets only the role
 // waypost_operator change a shared domain, so the default workspace has that scope.
 func (db *DomainStore) SetDomain(
-	ctx context.Context, by controlplane.Actor, id waypost.DomainID, c controlplane.DomainChange,
+	ctx context.Context, by controlplane.Actor, id waypost.DomainID, c api.DomainChange,
 ) (d controlplane.OwnedDomain, p waypost.Position, err error) {
 	p, err = db.pool.changeIn(ctx, scoped.Operator.SharedBy(by.Workspace), "change a domain", func(tx pgx.Tx, _ uint32) error {
 		whose := scoped.OfWorkspace("workspace_id", "$2")
@@ -99,10 +100,10 @@ func (db *DomainStore) SetDomain(
 				not_found_url   = CASE WHEN $4::text IS NULL THEN not_found_url ELSE nullif($4, '') END,
 				maintenance_url = CASE WHEN $5::text IS NULL THEN maintenance_url ELSE nullif($5, '') END,
 				exact_paths     = coalesce($6, exact_paths),
-				ignores_case    = coalesce($7, ignores_case),
-				case_switching  = case_switching OR coalesce($7 <> ignores_case, false)
+				ignores_case    = coalesce($7 = 'insensitive', ignores_case),
+				case_switching  = case_switching OR coalesce(($7 = 'insensitive') <> ignores_case, false)
 			WHERE id = $1 AND NOT retired AND `+whose,
-			id, by.Workspace, c.Root, c.NotFound, c.Maintenance, c.ExactPaths, c.IgnoresCase); err != nil {
+			id, by.Workspace, c.RootURL, c.NotFoundURL, c.MaintenanceURL, c.ExactPaths, c.Case); err != nil {
 			return err
 		}
 		if d, err = owned(ctx, tx, id); err != nil {

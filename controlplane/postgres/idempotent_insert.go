@@ -75,27 +75,20 @@ type precheck struct {
 	placed     []controlplane.InsertResult
 	records    []*controlplane.IdempotencyRecord // each once, in order
 	answered   map[controlplane.RequestID]bool
-	duplicates map[dedupeKey]waypost.Link
-	first      map[dedupeKey]int // the insertion that is to be the link of a target: the first that is live, if one is
-	rest       []int             // the insertions that are to be written
-	repeated   map[int]int       // insertions with the custom code of an earlier one that is written, and that one
+	duplicates map[controlplane.DedupeKey]waypost.Link
+	first      map[controlplane.DedupeKey]int // the insertion that is to be the link of a target: the first that is live, if one is
+	rest       []int                          // the insertions that are to be written
+	repeated   map[int]int                    // insertions with the custom code of an earlier one that is written, and that one
 }
 
-// dedupeKey names a target under a domain of a workspace.
-type dedupeKey struct {
-	workspace waypost.WorkspaceID
-	domain    waypost.DomainID
-	target    [32]byte
-}
-
-func dedupeKeyOf(x *controlplane.Insertion) dedupeKey {
-	return dedupeKey{x.Link.Workspace, x.Link.Domain, *x.Dedupe}
+func dedupeKeyOf(x *controlplane.Insertion) controlplane.DedupeKey {
+	return controlplane.DedupeKey{Workspace: x.Link.Workspace, Domain: x.Link.Domain, Target: *x.Dedupe}
 }
 
 func newPrecheck(links []controlplane.Insertion) *precheck {
 	k := &precheck{
 		links: links, placed: make([]controlplane.InsertResult, len(links)), answered: make(map[controlplane.RequestID]bool),
-		duplicates: make(map[dedupeKey]waypost.Link), first: make(map[dedupeKey]int), repeated: make(map[int]int),
+		duplicates: make(map[controlplane.DedupeKey]waypost.Link), first: make(map[controlplane.DedupeKey]int), repeated: make(map[int]int),
 	}
 	for i := range links {
 		if r := links[i].Idempotency; r != nil && !slices.Contains(k.records, r) {
@@ -119,7 +112,7 @@ func (k *precheck) queue(b *pgx.Batch) {
 			JOIN idempotency i ON `+scoped.OfWorkspace("i.workspace_id", "n.w")+` AND i.route = n.r AND i.key = n.k`, workspaces, routes,
 			keys).Query(scoped.ForEach([]any{&id.Workspace, &id.Route, &id.Key}, func() error { k.answered[id] = true; return nil }))
 	}
-	var wanted []dedupeKey
+	var wanted []controlplane.DedupeKey
 	for i := range k.links {
 		if k.links[i].Dedupe != nil {
 			wanted = append(wanted, dedupeKeyOf(&k.links[i]))
@@ -145,18 +138,18 @@ var selectUnfolded = scannedColumns + `
 var selectLive = selectUnfolded + `
 	WHERE l.deleted_at IS NULL AND l.active AND (l.expires_at IS NULL OR l.expires_at > clock_timestamp())`
 
-func queueDuplicates(b *pgx.Batch, wanted []dedupeKey, into map[dedupeKey]waypost.Link) {
+func queueDuplicates(b *pgx.Batch, wanted []controlplane.DedupeKey, into map[controlplane.DedupeKey]waypost.Link) {
 	var workspaces []int64
 	var domains []int32
 	var targets [][]byte
 	for _, w := range wanted {
-		workspaces, domains, targets = append(workspaces, int64(w.workspace)), append(domains, int32(w.domain)), append(targets, w.target[:])
+		workspaces, domains, targets = append(workspaces, int64(w.Workspace)), append(domains, int32(w.Domain)), append(targets, w.Target[:])
 	}
 	b.Queue(selectDuplicates, workspaces, domains, targets).Query(scoped.Each(func(rows pgx.Rows) error {
 		var target []byte
 		l, err := scanLink(rows, &target)
 		if err == nil {
-			into[dedupeKey{l.Workspace, l.Domain, [32]byte(target)}] = l
+			into[controlplane.DedupeKey{Workspace: l.Workspace, Domain: l.Domain, Target: [32]byte(target)}] = l
 		}
 		return err
 	}))
@@ -250,8 +243,8 @@ func (k *precheck) noteDuplicates(ctx context.Context, tx pgx.Tx) error {
 	var domains []int32
 	var targets [][]byte
 	for key, i := range k.first {
-		workspaces, domains = append(workspaces, int64(key.workspace)), append(domains, int32(key.domain))
-		targets, links = append(targets, key.target[:]), append(links, k.links[i].Link.ID)
+		workspaces, domains = append(workspaces, int64(key.Workspace)), append(domains, int32(key.Domain))
+		targets, links = append(targets, key.Target[:]), append(links, k.links[i].Link.ID)
 	}
 	_, err := tx.Exec(ctx, `
 		INSERT INTO link_dedupe (workspace_id, domain_id, target, link_id)
@@ -369,13 +362,9 @@ func (db *LinkStore) forgetAnswers(ctx context.Context) error {
 
 // Duplicates implements controlplane.LinkStore. The position is read after the links.
 func (db *LinkStore) Duplicates(
-	ctx context.Context, ws waypost.WorkspaceID, duplicates []controlplane.DedupeKey,
+	ctx context.Context, ws waypost.WorkspaceID, wanted []controlplane.DedupeKey,
 ) (map[controlplane.DedupeKey]waypost.Link, waypost.Position, error) {
-	wanted := make([]dedupeKey, len(duplicates))
-	for i, t := range duplicates {
-		wanted[i] = dedupeKey{ws, t.Domain, t.Target}
-	}
-	found := make(map[dedupeKey]waypost.Link)
+	found := make(map[controlplane.DedupeKey]waypost.Link)
 	var at begun
 	var b pgx.Batch
 	as := scoped.TenantOf(ws)
@@ -385,11 +374,7 @@ func (db *LinkStore) Duplicates(
 	if err := db.pool.Send(ctx, as, &b); err != nil {
 		return nil, waypost.Position{}, scoped.Classify("look for links of targets", err)
 	}
-	links := make(map[controlplane.DedupeKey]waypost.Link, len(found))
-	for k, l := range found {
-		links[controlplane.DedupeKey{Domain: k.domain, Target: k.target}] = l
-	}
-	return links, at.position(), nil
+	return found, at.position(), nil
 }
 
 func (db *LinkStore) Named(

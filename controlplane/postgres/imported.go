@@ -28,12 +28,12 @@ const undone = `l.deleted_at IS NOT NULL AND coalesce((SELECT c.what = 'deleted'
 // releaseCodes removes the tombstones and retired aliases of a workspace that undos of
 // its imports have left, if they have one of the codes. It returns the codes that are
 // free.
-func releaseCodes(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, c *codeList) (free map[linkKey]bool, err error) {
+func releaseCodes(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, c *codeList) (free map[controlplane.LinkName]bool, err error) {
 	if err := scoped.Operator.Enter(ctx, tx); err != nil {
 		return nil, err
 	}
-	free = make(map[linkKey]bool)
-	var k linkKey
+	free = make(map[controlplane.LinkName]bool)
+	var k controlplane.LinkName
 	for _, statement := range []string{
 		`
 		WITH gone AS (
@@ -51,7 +51,7 @@ func releaseCodes(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, c *cod
 		if err != nil {
 			return nil, err
 		}
-		if _, err := pgx.ForEachRow(rows, []any{&k.domain, &k.code}, func() error { free[k] = true; return nil }); err != nil {
+		if _, err := pgx.ForEachRow(rows, []any{&k.Domain, &k.Code}, func() error { free[k] = true; return nil }); err != nil {
 			return nil, err
 		}
 	}
@@ -86,8 +86,8 @@ func (in *inserting) tryReleased(ctx context.Context, tx pgx.Tx) error {
 	if err != nil {
 		return err
 	}
-	var key linkKey
-	_, err = pgx.ForEachRow(rows, []any{&key.domain, &key.code}, func() error {
+	var key controlplane.LinkName
+	_, err = pgx.ForEachRow(rows, []any{&key.Domain, &key.Code}, func() error {
 		in.placed[in.index[key]] = controlplane.Placed
 		return nil
 	})
@@ -108,7 +108,7 @@ func (in *inserting) placeReleased(ctx context.Context, tx pgx.Tx, at *begun) er
 	var places []int
 	var links []controlplane.Insertion
 	for i, x := range in.links {
-		if x.Imported && x.Link.Custom && free[linkKey{x.Link.Domain, x.Link.Key()}] {
+		if x.Imported && x.Link.Custom && free[controlplane.LinkName{Domain: x.Link.Domain, Code: x.Link.Key()}] {
 			x.Claim = nil // the code was taken out of its range before
 			places, links = append(places, i), append(links, x)
 		}
@@ -133,7 +133,7 @@ func enterBatchTenant(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID) er
 
 // releaseAliases removes what undos of the workspace's imports have left of the aliases
 // that links of an import ask for, and returns the aliases that are free.
-func (k *precheck) releaseAliases(ctx context.Context, tx pgx.Tx) (free map[linkKey]bool, err error) {
+func (k *precheck) releaseAliases(ctx context.Context, tx pgx.Tx) (free map[controlplane.LinkName]bool, err error) {
 	var c codeList
 	var ws waypost.WorkspaceID
 	for _, i := range k.rest {

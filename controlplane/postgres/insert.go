@@ -187,23 +187,18 @@ func (in *inserting) queueFree(b *pgx.Batch) {
 type inserting struct {
 	links  []controlplane.Insertion
 	placed []controlplane.InsertResult
-	index  map[linkKey]int
+	index  map[controlplane.LinkName]int
 	free   bool // the codes are expected to be
 	stamps []int64
-}
-
-type linkKey struct {
-	domain waypost.DomainID
-	code   waypost.Code
 }
 
 func newInserting(links []controlplane.Insertion) *inserting {
 	in := &inserting{
 		links: links, stamps: newStamps(len(links)), placed: make([]controlplane.InsertResult, len(links)),
-		index: make(map[linkKey]int, len(links)),
+		index: make(map[controlplane.LinkName]int, len(links)),
 	}
 	for i := range links {
-		in.index[linkKey{links[i].Link.Domain, links[i].Link.Key()}] = i
+		in.index[controlplane.LinkName{Domain: links[i].Link.Domain, Code: links[i].Link.Key()}] = i
 	}
 	return in
 }
@@ -301,9 +296,9 @@ func (in *inserting) queueTaken(b *pgx.Batch) bool {
 // readPlaced reads a link that the transaction at a position has placed.
 func (in *inserting) readPlaced(row pgx.Row, at waypost.Position) error {
 	var id int64
-	var k linkKey
+	var k controlplane.LinkName
 	var created time.Time
-	if err := row.Scan(&id, &k.domain, &k.code, &created); err != nil {
+	if err := row.Scan(&id, &k.Domain, &k.Code, &created); err != nil {
 		return err
 	}
 	i, ok := in.index[k]

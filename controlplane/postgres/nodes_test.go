@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
 	"sync"
 	"testing"
@@ -37,8 +38,9 @@ func credential(t *testing.T) string {
 }
 
 // enrolling returns the request of an edge.
-func enrolling(token, node, credential string) fleet.Enrolling {
-	return fleet.Enrolling{Token: token, Hash: controlplane.HashKey(credential), Node: node, Region: "eu"}
+func enrolling(token, node, credential string) *api.Enrol {
+	hash := controlplane.HashKey(credential)
+	return &api.Enrol{Token: token, Hash: hex.EncodeToString(hash[:]), Node: node, Region: "eu"}
 }
 
 func requireCode(t *testing.T, want waypost.ErrorCode, err error, contains string) {
@@ -76,7 +78,7 @@ func TestATokenIsExchangedForACredentialOnce(t *testing.T) {
 	exec(t, hand, `UPDATE node_enrolment SET expires_at = now() - interval '1 minute'`)
 	_, err = n.Enrol(t.Context(), enrolling(text, "eu-1", secret))
 	require.NoError(t, err, "it was used in time")
-	for name, other := range map[string]fleet.Enrolling{
+	for name, other := range map[string]*api.Enrol{
 		"another secret": enrolling(text, "eu-1", credential(t)),
 		"another name":   enrolling(text, "eu-2", secret),
 	} {

@@ -264,13 +264,13 @@ func TestKeysOfServicesAreTheirsAloneAndComeBackOnce(t *testing.T) {
 	db, hand := open(t)
 	exec(t, hand, `INSERT INTO workspace (id, name, slug) VALUES (2, 'Two', 'two')`)
 	l := lease(t, db, "eu")
-	var minted []keys.Reservation
+	var minted []controlplane.Key
 	var codes []waypost.Code
 	for i := range int64(5) {
 		codes = append(codes, testCoder.Encode(l.Prefix, i))
-		minted = append(minted, keys.Reservation{Code: codes[i], Lease: l.ID})
+		minted = append(minted, controlplane.Key{Code: codes[i], Lease: l.ID})
 	}
-	reserve := func(epoch uint32, reservations ...keys.Reservation) error {
+	reserve := func(epoch uint32, reservations ...controlplane.Key) error {
 		_, err := db.ReserveKeys(t.Context(), 1, "mailer", epoch, reservations)
 		return err
 	}
@@ -278,7 +278,7 @@ func TestKeysOfServicesAreTheirsAloneAndComeBackOnce(t *testing.T) {
 	require.Error(t, reserve(l.Epoch, minted[0]), "a key is reserved once")
 	require.ErrorIs(t, reserve(l.Epoch+1, minted[0]), controlplane.ErrEpoch)
 	fenced := &controlplane.FencedError{}
-	require.ErrorAs(t, reserve(l.Epoch, keys.Reservation{Code: "abcdefg", Lease: 99}), &fenced)
+	require.ErrorAs(t, reserve(l.Epoch, controlplane.Key{Code: "abcdefg", Lease: 99}), &fenced)
 
 	place := func(ws waypost.WorkspaceID, code waypost.Code, counter int64) controlplane.InsertResult {
 		x := link(string(code))

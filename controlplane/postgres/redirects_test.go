@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/replication"
 )
@@ -68,7 +69,7 @@ func TestTheTargetsOfADomainReachEdgesInOneRecord(t *testing.T) {
 	require.NoError(t, err)
 	worst := "https://" + strings.Repeat("\"", waypost.MaxDomainURL-8)
 	_, at, err := db.SetDomain(t.Context(), controlplane.Actor{Workspace: waypost.DefaultWorkspace}, waypost.DefaultDomain,
-		controlplane.DomainChange{Root: &worst, NotFound: &worst, Maintenance: &worst})
+		api.DomainChange{RootURL: &worst, NotFoundURL: &worst, MaintenanceURL: &worst})
 	require.NoError(t, err)
 	require.Equal(t, before.Position.Seq+1, at.Seq)
 	b, err := db.Read(t.Context(), before.Position, 10)

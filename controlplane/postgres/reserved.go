@@ -6,6 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"waypost"
+	"waypost/controlplane"
 	"waypost/controlplane/keys"
 	"waypost/controlplane/postgres/scoped"
 	"waypost/internal/failpoint"
@@ -44,7 +45,7 @@ func (db *KeyRangeStore) ReuseKeys(ctx context.Context, ws waypost.WorkspaceID, 
 
 // ReserveKeys implements keys.ReservedStore: one round trip.
 func (db *KeyRangeStore) ReserveKeys(
-	ctx context.Context, ws waypost.WorkspaceID, service string, epoch uint32, minted []keys.Reservation,
+	ctx context.Context, ws waypost.WorkspaceID, service string, epoch uint32, minted []controlplane.Key,
 ) (noted []waypost.Code, err error) {
 	codes, leases := make([]string, len(minted)), make([]int64, len(minted))
 	for i, k := range minted {

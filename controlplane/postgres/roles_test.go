@@ -297,7 +297,7 @@ func TestPool_OneWorkspaceLeavesConnectionsToOthers(t *testing.T) {
 			_, _, err := db.CreateDomain(done, by, waypost.Domain{Workspace: 7, Host: "a.example"}, true)
 			return err
 		},
-		"targets of a domain": func() error { _, _, err := db.SetDomain(done, by, 1, controlplane.DomainChange{}); return err },
+		"targets of a domain": func() error { _, _, err := db.SetDomain(done, by, 1, api.DomainChange{}); return err },
 		"settings": func() error {
 			_, err := db.ChangeWorkspace(done, by, 7, api.WorkspaceChange{Settings: &api.SettingsChange{UTM: &yes}})
 			return err

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/internal/codes/codestest"
 	"waypost/rules"
@@ -38,7 +39,7 @@ func TestAddresses_EdgeAndControlPlaneFindTheSameLinks(t *testing.T) {
 	for _, traits := range []waypost.DomainTraits{0, waypost.ExactPaths, waypost.IgnoresCase} { // the codes are their own keys
 		exact, ignores := traits == waypost.ExactPaths, traits == waypost.IgnoresCase
 		_, _, err := s.Domains.ChangeDomain(t.Context(), actor, waypost.DefaultDomain,
-			controlplane.DomainChange{ExactPaths: &exact, IgnoresCase: &ignores})
+			api.DomainChange{ExactPaths: &exact, Case: new(controlplane.CaseOf(ignores))})
 		require.NoError(t, err)
 		require.NoError(t, s.db.SwitchCodes(t.Context(), waypost.DefaultDomain))
 		s.edge.traits = traits

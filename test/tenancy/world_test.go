@@ -136,7 +136,7 @@ func (w *world) people() {
 	require.NoError(w.t, err)
 	root := "https://example.com/" + marker
 	_, _, err = w.service.Domains.ChangeDomain(w.t.Context(), by, domainOf(victim),
-		controlplane.DomainChange{Root: &root}) // which the audit log has
+		api.DomainChange{RootURL: &root}) // which the audit log has
 	require.NoError(w.t, err)
 	w.victimUser = w.user(victim, "admin")
 	key := w.key(victim, w.victimUser, admin)
