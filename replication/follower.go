@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,13 +57,13 @@ type FollowConfig struct {
 }
 
 func (c FollowConfig) withDefaults() FollowConfig {
-	setDefault(&c.Logger, slog.Default())
-	setDefault(&c.Silence, 5*time.Second)
-	setDefault(&c.BackoffMin, 100*time.Millisecond)
-	setDefault(&c.BackoffMax, 5*time.Second)
-	setDefault(&c.SnapshotBackoffMin, time.Second)
-	setDefault(&c.SnapshotBackoffMax, time.Minute)
-	setDefault(&c.HoldRetry, time.Minute)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
+	c.Silence = cmp.Or(c.Silence, 5*time.Second)
+	c.BackoffMin = cmp.Or(c.BackoffMin, 100*time.Millisecond)
+	c.BackoffMax = cmp.Or(c.BackoffMax, 5*time.Second)
+	c.SnapshotBackoffMin = cmp.Or(c.SnapshotBackoffMin, time.Second)
+	c.SnapshotBackoffMax = cmp.Or(c.SnapshotBackoffMax, time.Minute)
+	c.HoldRetry = cmp.Or(c.HoldRetry, time.Minute)
 	return c
 }
 

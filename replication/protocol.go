@@ -88,10 +88,3 @@ func oneLine(r rune) rune {
 	}
 	return r
 }
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
-}

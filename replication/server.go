@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,18 +75,18 @@ type ServerLimits struct {
 }
 
 func (c ServerLimits) withDefaults() ServerLimits {
-	setDefault(&c.MinPoll, 10*time.Millisecond)
-	setDefault(&c.MaxPoll, 100*time.Millisecond)
-	setDefault(&c.Heartbeat, time.Second)
-	setDefault(&c.MaxFollowers, 1000)
-	setDefault(&c.MaxSnapshots, 4)
-	setDefault(&c.HeldBytes, 64<<20)
-	setDefault(&c.RingBytes, 32<<20)
-	setDefault(&c.RingFrames, 4096)
-	setDefault(&c.CatchUpBytes, 64<<20)
-	setDefault(&c.ReadRecords, 1024)
-	setDefault(&c.WriteTimeout, 10*time.Second)
-	setDefault(&c.ReadTimeout, 30*time.Second)
+	c.MinPoll = cmp.Or(c.MinPoll, 10*time.Millisecond)
+	c.MaxPoll = cmp.Or(c.MaxPoll, 100*time.Millisecond)
+	c.Heartbeat = cmp.Or(c.Heartbeat, time.Second)
+	c.MaxFollowers = cmp.Or(c.MaxFollowers, 1000)
+	c.MaxSnapshots = cmp.Or(c.MaxSnapshots, 4)
+	c.HeldBytes = cmp.Or(c.HeldBytes, 64<<20)
+	c.RingBytes = cmp.Or(c.RingBytes, 32<<20)
+	c.RingFrames = cmp.Or(c.RingFrames, 4096)
+	c.CatchUpBytes = cmp.Or(c.CatchUpBytes, 64<<20)
+	c.ReadRecords = cmp.Or(c.ReadRecords, 1024)
+	c.WriteTimeout = cmp.Or(c.WriteTimeout, 10*time.Second)
+	c.ReadTimeout = cmp.Or(c.ReadTimeout, 30*time.Second)
 	return c
 }
 

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -162,9 +163,7 @@ func (c *compiler) compileGates(s *Source) (err error) {
 		return invalid("max_clicks", "must be between 1 and %d", int64(MaxClicks))
 	}
 	if s.MaxClicks != 0 {
-		if s.MaxClicksMode == "" {
-			s.MaxClicksMode = ModeEventual
-		}
+		s.MaxClicksMode = cmp.Or(s.MaxClicksMode, ModeEventual)
 		c.budget = byte(1 + slices.Index([]string{ModeEventual, ModeExact}, s.MaxClicksMode))
 		if c.budget == 0 {
 			return invalid("max_clicks_mode", "%.40q is no mode; the modes are %s and %s", s.MaxClicksMode, ModeExact, ModeEventual)

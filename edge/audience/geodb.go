@@ -1,6 +1,7 @@
 package audience
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,12 +57,8 @@ const maxDatabase = 1 << 30
 // OpenGeoDB reads the file. One that cannot be used is logged: without a database
 // redirects and clicks are the same, and the file may yet come.
 func OpenGeoDB(cfg GeoDBConfig) *GeoDB {
-	if cfg.Every <= 0 {
-		cfg.Every = 5 * time.Second
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Every = cmp.Or(cfg.Every, 5*time.Second)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	p := &GeoDB{cfg: cfg}
 	if cfg.Metrics != nil {
 		cfg.Metrics.MustRegister(geoDBMetrics{p})

@@ -7,6 +7,7 @@
 package blocks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -55,15 +56,11 @@ type Blocks struct {
 // New returns Blocks without a block. A block has effect even before Open, and is kept on
 // the disk from Open on.
 func New(cfg Config) *Blocks {
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Pass == nil {
 		cfg.Pass = func([]byte) {}
 	}
-	if cfg.Look <= 0 {
-		cfg.Look = time.Second
-	}
+	cfg.Look = cmp.Or(cfg.Look, time.Second)
 	b := &Blocks{cfg: cfg, opened: make(chan struct{}), dirty: make(chan struct{}, 1)}
 	b.refused = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "waypost_blocks_refused_total", Help: "Blocks of codes that were not signed by the control plane, or could not be read.",

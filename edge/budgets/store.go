@@ -1,6 +1,7 @@
 package budgets
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -45,30 +46,14 @@ func (c Config) withDefaults() Config {
 	if c.Epoch == nil {
 		c.Epoch = func() uint32 { return 0 }
 	}
-	if c.Patience == 0 {
-		c.Patience = 2 * time.Second
-	}
-	if c.Timeout == 0 {
-		c.Timeout = 2 * time.Second
-	}
-	if c.Interval == 0 {
-		c.Interval = time.Second
-	}
-	if c.Caution == 0 {
-		c.Caution = 10 * time.Minute
-	}
-	if c.Idle == 0 {
-		c.Idle = 30 * time.Second
-	}
-	if c.MaxAccounts == 0 {
-		c.MaxAccounts = 250_000
-	}
-	if c.MaxClosed == 0 {
-		c.MaxClosed = 1_000_000
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Patience = cmp.Or(c.Patience, 2*time.Second)
+	c.Timeout = cmp.Or(c.Timeout, 2*time.Second)
+	c.Interval = cmp.Or(c.Interval, time.Second)
+	c.Caution = cmp.Or(c.Caution, 10*time.Minute)
+	c.Idle = cmp.Or(c.Idle, 30*time.Second)
+	c.MaxAccounts = cmp.Or(c.MaxAccounts, 250_000)
+	c.MaxClosed = cmp.Or(c.MaxClosed, 1_000_000)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Metrics == nil {
 		c.Metrics = prometheus.NewRegistry()
 	}

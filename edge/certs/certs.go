@@ -7,6 +7,7 @@
 package certs
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -112,15 +113,11 @@ var (
 
 // New reads the files, and orders nothing yet.
 func New(cfg Config) (*Certificates, error) {
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
 	}
-	if cfg.OrdersPerHour == 0 {
-		cfg.OrdersPerHour = 60
-	}
+	cfg.OrdersPerHour = cmp.Or(cfg.OrdersPerHour, 60)
 	if cfg.Resolver == nil {
 		cfg.Resolver = net.DefaultResolver
 	}

@@ -1,6 +1,7 @@
 package clicks
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -90,30 +91,14 @@ const (
 )
 
 func (c Config) withDefaults() (Config, error) {
-	if c.SegmentBytes == 0 {
-		c.SegmentBytes = failpoint.Number("bytes of a click segment", 2<<20)
-	}
-	if c.FlushInterval <= 0 {
-		c.FlushInterval = failpoint.Limit("clicks become a batch after", 500*time.Millisecond)
-	}
-	if c.SyncInterval <= 0 {
-		c.SyncInterval = time.Second
-	}
-	if c.KeepAcknowledged == 0 {
-		c.KeepAcknowledged = failpoint.Limit("acknowledged clicks are kept", 24*time.Hour)
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	if c.packBytes == 0 {
-		c.packBytes = packBytes
-	}
-	if c.packBatches == 0 {
-		c.packBatches = int(failpoint.Number("batches of a pack", packBatches))
-	}
-	if c.reuseFor == 0 {
-		c.reuseFor = reuseFor
-	}
+	c.SegmentBytes = cmp.Or(c.SegmentBytes, failpoint.Number("bytes of a click segment", 2<<20))
+	c.FlushInterval = cmp.Or(c.FlushInterval, failpoint.Limit("clicks become a batch after", 500*time.Millisecond))
+	c.SyncInterval = cmp.Or(c.SyncInterval, time.Second)
+	c.KeepAcknowledged = cmp.Or(c.KeepAcknowledged, failpoint.Limit("acknowledged clicks are kept", 24*time.Hour))
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	c.packBytes = cmp.Or(c.packBytes, packBytes)
+	c.packBatches = cmp.Or(c.packBatches, int(failpoint.Number("batches of a pack", packBatches)))
+	c.reuseFor = cmp.Or(c.reuseFor, reuseFor)
 	if c.disk.allocate == nil {
 		c.disk.allocate = allocate
 	}

@@ -1,6 +1,7 @@
 package clicks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,15 +42,9 @@ func (c ShipConfig) withDefaults() (ShipConfig, error) {
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return c, errors.New("its URL must be http or https, with a host")
 	}
-	if c.Client == nil {
-		c.Client = &http.Client{Timeout: 30 * time.Second}
-	}
-	if c.MinBackoff <= 0 {
-		c.MinBackoff = 200 * time.Millisecond
-	}
-	if c.MaxBackoff <= 0 {
-		c.MaxBackoff = failpoint.Limit("clicks are sent again within", 10*time.Second)
-	}
+	c.Client = cmp.Or(c.Client, &http.Client{Timeout: 30 * time.Second})
+	c.MinBackoff = cmp.Or(c.MinBackoff, 200*time.Millisecond)
+	c.MaxBackoff = cmp.Or(c.MaxBackoff, failpoint.Limit("clicks are sent again within", 10*time.Second))
 	return c, nil
 }
 

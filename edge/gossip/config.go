@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -112,24 +113,11 @@ func (c Config) withDefaults() Config {
 	if c.Position == nil {
 		c.Position = func() waypost.Position { return waypost.Position{} }
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	for _, d := range []struct {
-		field *time.Duration
-		value time.Duration
-	}{
-		{&c.Interval, time.Second},
-		{&c.Rejoin, 30 * time.Second},
-		{&c.Probe, 500 * time.Millisecond},
-	} {
-		if *d.field <= 0 {
-			*d.field = d.value
-		}
-	}
-	if c.MaxMembers <= 0 {
-		c.MaxMembers = 4096
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	c.Interval = cmp.Or(c.Interval, time.Second)
+	c.Rejoin = cmp.Or(c.Rejoin, 30*time.Second)
+	c.Probe = cmp.Or(c.Probe, 500*time.Millisecond)
+	c.MaxMembers = cmp.Or(c.MaxMembers, 4096)
 	return c
 }
 

@@ -4,6 +4,7 @@
 package node
 
 import (
+	"cmp"
 	"os"
 	"time"
 
@@ -51,9 +52,7 @@ const relayLog = 256 << 20
 // withDefaults fills in limits that tests of whole processes change by failpoints. The
 // parts have defaults of their own.
 func (c Config) withDefaults() Config {
-	if c.ShutdownTimeout == 0 {
-		c.ShutdownTimeout = failpoint.Limit("a stop takes at most", 5*time.Second)
-	}
+	c.ShutdownTimeout = cmp.Or(c.ShutdownTimeout, failpoint.Limit("a stop takes at most", 5*time.Second))
 	if c.Replica.LookupBytes == 0 { // decided here, because the heap's limit depends on it
 		c.Replica.LookupBytes = failpoint.Number("bytes of the lookup table", replica.DefaultLookupBytes())
 	}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,9 +86,7 @@ func (l *listeners) openCertificates(
 		return nil
 	}
 	c := cfg.Certificates
-	if c.Storage == "" {
-		c.Storage = filepath.Join(cfg.DataDir, "tls")
-	}
+	c.Storage = cmp.Or(c.Storage, filepath.Join(cfg.DataDir, "tls"))
 	c.Listen, c.Logger, c.Metrics = l.tls[0].Addr(), log, meters
 	c.Owner = func(name string) (certs.Owner, bool) {
 		ws, known := owner(name)

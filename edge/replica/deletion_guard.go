@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -24,15 +25,9 @@ type DeletionGuard struct {
 }
 
 func (g DeletionGuard) withDefaults() DeletionGuard {
-	if g.Share == 0 {
-		g.Share = 0.2
-	}
-	if g.Least == 0 {
-		g.Least = 1000
-	}
-	if g.Window == 0 {
-		g.Window = 10 * time.Minute
-	}
+	g.Share = cmp.Or(g.Share, 0.2)
+	g.Least = cmp.Or(g.Least, 1000)
+	g.Window = cmp.Or(g.Window, 10*time.Minute)
 	return g
 }
 

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,27 +50,17 @@ type Config struct {
 func DefaultLookupBytes() int64 { return memlimit.Available() / 4 }
 
 func (c Config) withDefaults() Config {
-	if c.CacheBytes == 0 {
-		c.CacheBytes = 64 << 20
-	}
+	c.CacheBytes = cmp.Or(c.CacheBytes, 64<<20)
 	if c.LookupBytes == 0 {
 		c.LookupBytes = DefaultLookupBytes()
 	}
 	if c.Arrived == nil {
 		c.Arrived = func(*waypost.Record) {}
 	}
-	if c.SyncInterval == 0 {
-		c.SyncInterval = 100 * time.Millisecond
-	}
-	if c.VerifyInterval == 0 {
-		c.VerifyInterval = 24 * time.Hour
-	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
-	if c.FS == nil {
-		c.FS = vfs.Default
-	}
+	c.SyncInterval = cmp.Or(c.SyncInterval, 100*time.Millisecond)
+	c.VerifyInterval = cmp.Or(c.VerifyInterval, 24*time.Hour)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
+	c.FS = cmp.Or(c.FS, vfs.Default)
 	c.DeletionGuard = c.DeletionGuard.withDefaults()
 	return c
 }

@@ -9,6 +9,7 @@
 package report
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -123,18 +124,10 @@ func New(cfg Config) (*Reporter, error) {
 		cfg.State == nil || cfg.Order == nil || cfg.Sync == nil || cfg.Logger == nil {
 		return nil, errors.New("report: a part of the edge is missing")
 	}
-	if cfg.Pause <= 0 {
-		cfg.Pause = 20 * time.Millisecond
-	}
-	if cfg.Interval <= 0 {
-		cfg.Interval = time.Second
-	}
-	if cfg.CertificatesInterval <= 0 {
-		cfg.CertificatesInterval = 5 * time.Second
-	}
-	if cfg.Timeout <= 0 {
-		cfg.Timeout = 1500 * time.Millisecond
-	}
+	cfg.Pause = cmp.Or(cfg.Pause, 20*time.Millisecond)
+	cfg.Interval = cmp.Or(cfg.Interval, time.Second)
+	cfg.CertificatesInterval = cmp.Or(cfg.CertificatesInterval, 5*time.Second)
+	cfg.Timeout = cmp.Or(cfg.Timeout, 1500*time.Millisecond)
 	r := &Reporter{
 		cfg:     cfg,
 		started: time.Now(),

@@ -1,6 +1,7 @@
 package unknown
 
 import (
+	"cmp"
 	"hash/maphash"
 	"log/slog"
 	"net/http"
@@ -92,12 +93,8 @@ type slot struct {
 
 // New makes a recorder. Until Run begins, it takes as many visits as its buffers hold.
 func New(cfg Config) *Recorder {
-	if cfg.Interval <= 0 {
-		cfg.Interval = 5 * time.Second
-	}
-	if cfg.Tick <= 0 {
-		cfg.Tick = 100 * time.Millisecond
-	}
+	cfg.Interval = cmp.Or(cfg.Interval, 5*time.Second)
+	cfg.Tick = cmp.Or(cfg.Tick, 100*time.Millisecond)
 	r := &Recorder{cfg: cfg, seed: maphash.MakeSeed(), spare: make([]slot, stripeSlots), table: newTable()}
 	for i := range r.stripes {
 		r.stripes[i].slots = make([]slot, stripeSlots)

@@ -5,6 +5,7 @@
 package condition
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -129,9 +130,7 @@ type Watch struct {
 
 // New returns a watch. Run looks.
 func New(cfg Config) *Watch {
-	if cfg.Interval <= 0 {
-		cfg.Interval = failpoint.Limit("conditions are looked at every", 5*time.Second)
-	}
+	cfg.Interval = cmp.Or(cfg.Interval, failpoint.Limit("conditions are looked at every", 5*time.Second))
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}

@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"net/netip"
@@ -56,16 +57,12 @@ type client struct {
 // NewShares bounds the connections of a listener.
 func NewShares(ln net.Listener, cfg SharesConfig) *Shares {
 	kept := max(1, cfg.Most/keptShare)
-	s := &Shares{
-		Listener: ln, exempt: cfg.Exempt, patience: cfg.Patience,
+	return &Shares{
+		Listener: ln, exempt: cfg.Exempt, patience: cmp.Or(cfg.Patience, defaultPatience),
 		general: semaphore.NewKeyed[client](cfg.Most-kept, cfg.PerAddress),
 		trials:  semaphore.NewKeyed[client](kept, max(1, min(maxTrials, kept/2))),
 		proven:  semaphore.NewKeyed[client](cfg.Most, cfg.Most),
 	}
-	if s.patience <= 0 {
-		s.patience = defaultPatience
-	}
-	return s
 }
 
 // Conn is a connection that Shares has accepted. A nil Conn is in no share.
