@@ -40,7 +40,8 @@ type View struct {
 	Query     string // of the console's address; of a public view, days and tz
 	CreatedAt time.Time
 
-	// Link is the link of a public view, 0 of another; Host is "" for the default domain.
+	// A public view is of the links with Tag, or of Link; Host is "" for the default domain.
+	Tag  string
 	Link int64
 	Host string
 	Code waypost.Code
@@ -72,26 +73,34 @@ func (s *Clicks) SaveView(ctx context.Context, actor Actor, name, query string) 
 	return v, err
 }
 
-// PublishView makes a public view of the statistics of a link on its last days, and
-// returns the secret that its readers need. No one can find out the secret later.
+// PublishView makes a public view of the statistics of a link, or else of the links with
+// a tag, on its last days, and returns the secret that its readers need. No one can find
+// out the secret later.
 func (s *Clicks) PublishView(
-	ctx context.Context, actor Actor, name, host, code string, days int, zone *time.Location,
+	ctx context.Context, actor Actor, name, host, code, tag string, days int, zone *time.Location,
 ) (View, string, error) {
 	if days < 1 || days > MaxPublicDays {
 		return View{}, "", waypost.Errorf(waypost.EInvalid, "days must be 1 to %d", MaxPublicDays)
 	}
-	l, err := s.links.Read(ctx, actor, waypost.HostName(host), code)
-	if err != nil {
-		return View{}, "", err
-	}
-	v := View{
-		Name: name, Query: url.Values{"days": {strconv.Itoa(days)}, "tz": {zone.String()}}.Encode(), Link: l.ID, Host: l.Host, Code: l.Code,
+	v := View{Name: name, Query: url.Values{"days": {strconv.Itoa(days)}, "tz": {zone.String()}}.Encode()}
+	if tag != "" {
+		g, err := s.find(ctx, actor, &GroupQuery{Tags: []string{tag}})
+		if err != nil {
+			return View{}, "", err
+		}
+		v.Tag = g.Tags[0]
+	} else {
+		l, err := s.links.Read(ctx, actor, waypost.HostName(host), code)
+		if err != nil {
+			return View{}, "", err
+		}
+		v.Link, v.Host, v.Code = l.ID, l.Host, l.Code
 	}
 	var random [32]byte
 	_, _ = rand.Read(random[:]) // never fails
 	secret := base64.RawURLEncoding.EncodeToString(random[:])
 	hash := sha256.Sum256([]byte(secret))
-	err = s.addView(ctx, actor, &v, hash[:])
+	err := s.addView(ctx, actor, &v, hash[:])
 	return v, secret, err
 }
 
@@ -125,8 +134,9 @@ func checkViewName(name string) error {
 	return checkText("name", name, maxViewName)
 }
 
-// PublicStats returns the public view of a secret, and the statistics of its link. It
-// returns ErrNoView for an unknown or withdrawn secret, and once the link is deleted.
+// PublicStats returns the public view of a secret, and the statistics of its link or tag.
+// It returns ErrNoView for an unknown or withdrawn secret, and while the link is deleted,
+// or no link has the tag.
 func (s *Clicks) PublicStats(ctx context.Context, secret string) (View, Stats, error) {
 	hash := sha256.Sum256([]byte(secret))
 	v, ws, err := s.stats.PublicView(ctx, hash[:])
@@ -147,7 +157,15 @@ func (s *Clicks) PublicStats(ctx context.Context, secret string) (View, Stats, e
 	}
 	y, m, d := s.now().In(zone).Date()
 	from := waypost.BeginOfDay(time.Date(y, m, d+1-days, 12, 0, 0, 0, zone))
-	stats, err := s.LinkStats(ctx, Actor{Workspace: ws}, v.Host, string(v.Code), StatsQuery{From: from, Zone: zone})
+	actor, q := Actor{Workspace: ws}, StatsQuery{From: from, Zone: zone}
+	if v.Tag != "" {
+		stats, err := s.GroupStats(ctx, actor, GroupQuery{Tags: []string{v.Tag}}, q)
+		if err == nil && stats.Links == 0 {
+			err = ErrNoView
+		}
+		return v, stats.Stats, err
+	}
+	stats, err := s.LinkStats(ctx, actor, v.Host, string(v.Code), q)
 	if waypost.CodeOf(err) == waypost.ENotFound {
 		err = ErrNoView
 	}

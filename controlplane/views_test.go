@@ -40,11 +40,11 @@ func TestClicks_ViewsAreOfTheirWorkspaceAndBounded(t *testing.T) {
 	}
 
 	// A public view.
-	_, _, err = s.Clicks.PublishView(t.Context(), other, "Press", "", "spring", 3, time.UTC)
+	_, _, err = s.Clicks.PublishView(t.Context(), other, "Press", "", "spring", "", 3, time.UTC)
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err), "the link of another workspace")
-	_, _, err = s.Clicks.PublishView(t.Context(), actor, "Press", "", "spring", 367, time.UTC)
+	_, _, err = s.Clicks.PublishView(t.Context(), actor, "Press", "", "spring", "", 367, time.UTC)
 	require.Equal(t, waypost.EInvalid, waypost.CodeOf(err))
-	p, secret, err := s.Clicks.PublishView(t.Context(), actor, "Press", "", "spring", 3, zone(t, "Europe/Berlin"))
+	p, secret, err := s.Clicks.PublishView(t.Context(), actor, "Press", "", "spring", "", 3, zone(t, "Europe/Berlin"))
 	require.NoError(t, err)
 	require.Len(t, secret, 43)
 	shown, stats, err := s.Clicks.PublicStats(t.Context(), secret)
@@ -79,10 +79,59 @@ func TestClicks_ViewsAreOfTheirWorkspaceAndBounded(t *testing.T) {
 		_, _, err = s.Clicks.PublicStats(t.Context(), wrong)
 		require.Equal(t, controlplane.ErrNoView, err)
 	}
+	// A public view of a tag is of the links that have it when the page is read.
+	_, tagged, err := s.Clicks.PublishView(t.Context(), actor, "Campaign", "", "", " mail ", 3, time.UTC)
+	require.NoError(t, err)
+	requireNone := func(why string) {
+		t.Helper()
+		_, _, err := s.Clicks.PublicStats(t.Context(), tagged)
+		require.Equal(t, controlplane.ErrNoView, err, why)
+	}
+	requireNone("no link has the tag")
+	retag := func(code string, tags ...string) {
+		t.Helper()
+		_, _, err := s.Links.Change(t.Context(), actor, "", code, controlplane.LinkChange{Details: func(d *waypost.Details) { d.Tags = tags }})
+		require.NoError(t, err)
+	}
+	for day, code := range []string{"spring", "summer"} {
+		if day > 0 {
+			_, _, err = s.Links.Create(t.Context(), actor, wish(custom(code)))
+			require.NoError(t, err)
+		}
+		_, err = s.hand.Exec(t.Context(), `INSERT INTO click_day SELECT id, current_date - 1, workspace_id, $2, 0, '', '', '' FROM link WHERE code = $1`,
+			code, 10*(day+1))
+		require.NoError(t, err)
+		retag(code, "mail", "other")
+	}
+	clicks := func() int64 {
+		t.Helper()
+		v, stats, err := s.Clicks.PublicStats(t.Context(), tagged)
+		require.NoError(t, err)
+		require.Equal(t, "mail", v.Tag)
+		return stats.Clicks
+	}
+	require.EqualValues(t, 30, clicks())
+	retag("spring")
+	require.EqualValues(t, 20, clicks())
+	_, err = s.Links.Remove(t.Context(), actor, "", "summer")
+	require.NoError(t, err)
+	requireNone("the links with the tag are gone")
+	retag("spring", "mail")
+	require.EqualValues(t, 10, clicks())
+	_, err = s.hand.Exec(t.Context(), `UPDATE workspace SET deleted_at = now() WHERE id = 1`)
+	require.NoError(t, err)
+	requireNone("the workspace is deleted")
+	_, err = s.hand.Exec(t.Context(), `UPDATE workspace SET deleted_at = NULL WHERE id = 1`)
+	require.NoError(t, err)
+	all, err = s.Clicks.Views(t.Context(), actor)
+	require.NoError(t, err)
+	require.NoError(t, s.Clicks.DeleteView(t.Context(), actor, all[0].ID))
+	requireNone("it is withdrawn")
+
 	var acts []string
 	require.NoError(t, s.hand.QueryRow(t.Context(), `SELECT array_agg(action || ' ' || subject ORDER BY id) FROM audit
 		WHERE action LIKE 'views%'`).Scan(&acts))
-	require.Equal(t, []string{"views.publish Press", "views.withdraw Media"}, acts)
+	require.Equal(t, []string{"views.publish Press", "views.withdraw Media", "views.publish Campaign", "views.withdraw Campaign"}, acts)
 
 	_, err = s.hand.Exec(t.Context(), `INSERT INTO stats_view (workspace_id, name, query) SELECT 1, n::text, '' FROM generate_series(2, $1) n`,
 		controlplane.MaxViews)

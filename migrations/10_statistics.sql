@@ -184,17 +184,18 @@ CREATE TABLE stats_answer_day (
 SELECT click_protect(t) FROM unnest('{stats_question,stats_answer,stats_answer_day}'::regclass[]) t;
 
 -- Saved views of statistics: a name for filters, as the console has them in its address.
--- A public view is a page of one link, for everyone who has its secret.
+-- A public view is a page of one link, or of the links with a tag, for everyone who has its secret.
 CREATE TABLE stats_view (
     id           bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     workspace_id bigint      NOT NULL REFERENCES workspace,
     name         text        NOT NULL CHECK (octet_length(name) BETWEEN 1 AND 100),
     query        text        NOT NULL CHECK (octet_length(query) <= 2000),
     link_id      bigint      REFERENCES link ON DELETE CASCADE, -- of a public view
+    tag          text        CHECK (tag IS NULL OR link_id IS NULL), -- of another one
     secret       bytea       UNIQUE CHECK (octet_length(secret) = 32), -- its SHA-256
     created_at   timestamptz NOT NULL DEFAULT now(),
     UNIQUE (workspace_id, name),
-    CHECK ((link_id IS NULL) = (secret IS NULL))
+    CHECK ((coalesce(tag, link_id::text) IS NULL) = (secret IS NULL))
 );
 CREATE INDEX stats_view_link ON stats_view (link_id) WHERE link_id IS NOT NULL;
 ALTER TABLE stats_view ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -91,7 +92,7 @@ func groupsText(t *api.GroupTable, of string, width int) string {
 		return "no link has a " + of + " that fits"
 	}
 	text := tableOf(strings.ToUpper(of)+"\tCLICKS\tBOTS\tPEOPLE\tSHARE\tBEFORE\tLINKS", t.Groups, width, func(g *api.Group) []any {
-		return []any{cut(g.Name, shownLength), g.Clicks, g.BotClicks, g.People, percent(g.Share), g.ClicksBefore, g.Links}
+		return []any{cut(cmp.Or(g.Name, "(none)"), shownLength), g.Clicks, g.BotClicks, g.People, percent(g.Share), g.ClicksBefore, g.Links}
 	})
 	if more := t.Found - len(t.Groups); more > 0 {
 		text += fmt.Sprintf("\nand %d more", more)

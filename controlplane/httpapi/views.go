@@ -15,7 +15,7 @@ import (
 type Views interface {
 	Views(ctx context.Context, actor controlplane.Actor) ([]controlplane.View, error)
 	SaveView(ctx context.Context, actor controlplane.Actor, name, query string) (controlplane.View, error)
-	PublishView(ctx context.Context, actor controlplane.Actor, name, host, code string, days int,
+	PublishView(ctx context.Context, actor controlplane.Actor, name, host, code, tag string, days int,
 		zone *time.Location) (controlplane.View, string, error)
 	RenameView(ctx context.Context, actor controlplane.Actor, id int64, name string) error
 	DeleteView(ctx context.Context, actor controlplane.Actor, id int64) error
@@ -29,8 +29,8 @@ func registerViews(rt *router, a *statisticsAPI) {
 		scopes: []controlplane.Scope{controlplane.ScopeAnalytics},
 	}, a.views)
 	handle(rt, operation{
-		id: "save-view", method: http.MethodPost, path: api.PathViews, summary: "Save filters, or publish the clicks of a link",
-		description: "A public view is a page with the clicks of a link by day, countries and devices, and without referrers, addresses and " +
+		id: "save-view", method: http.MethodPost, path: api.PathViews, summary: "Save filters, or publish the clicks of a link or tag",
+		description: "A public view is a page with the clicks of a link, or of the links that have a tag when it is read, by day, countries and devices, and without referrers, addresses and " +
 			"names of people. Everyone can read it who has its path, until it is deleted. A workspace has at most 100 views.",
 		status: http.StatusCreated, scopes: write, problems: []int{http.StatusNotFound, http.StatusConflict},
 	}, a.saveView)
@@ -69,20 +69,24 @@ func (a *statisticsAPI) views(ctx context.Context, _ *struct{}) (*body[api.Views
 func (a *statisticsAPI) saveView(ctx context.Context, in *body[api.NewView]) (*body[api.View], error) {
 	n := &in.Body
 	if !n.Public {
-		if n.Domain != "" || n.ShortCode != "" || n.Days != 0 || n.TZ != "" {
-			return nil, invalid("body.public", "must be true with a link, days or tz")
+		if n.Domain != "" || n.ShortCode != "" || n.Tag != "" || n.Days != 0 || n.TZ != "" {
+			return nil, invalid("body.public", "must be true with a link, a tag, days or tz")
 		}
 		v, err := a.clicks.SaveView(ctx, actorFrom(ctx), n.Name, n.Query)
 		return bodyOf(viewOf(&v)), err
 	}
-	if n.Query != "" {
+	switch {
+	case n.Query != "":
 		return nil, invalid("body.query", "a public view has no filters")
+	case n.Tag != "" && (n.Domain != "" || n.ShortCode != ""):
+		return nil, invalid("body.tag", "a public view is of a link or of a tag")
 	}
 	zone, ok := waypost.LoadZone(cmp.Or(n.TZ, "UTC"))
 	if !ok {
 		return nil, invalid("body.tz", "must be the name of a time zone in the IANA database, such as Europe/Berlin")
 	}
-	v, secret, err := a.clicks.PublishView(ctx, actorFrom(ctx), n.Name, n.Domain, n.ShortCode, cmp.Or(n.Days, controlplane.DefaultDays), zone)
+	v, secret, err := a.clicks.PublishView(ctx, actorFrom(ctx), n.Name, n.Domain, n.ShortCode, n.Tag,
+		cmp.Or(n.Days, controlplane.DefaultDays), zone)
 	shown := viewOf(&v)
 	shown.Path = api.PathPublic + "/" + secret
 	return bodyOf(shown), err
@@ -90,6 +94,7 @@ func (a *statisticsAPI) saveView(ctx context.Context, in *body[api.NewView]) (*b
 
 func viewOf(v *controlplane.View) api.View {
 	return api.View{
-		ID: v.ID, Name: v.Name, Query: v.Query, Public: v.Link != 0, Domain: v.Host, ShortCode: string(v.Code), CreatedAt: v.CreatedAt.UTC(),
+		ID: v.ID, Name: v.Name, Query: v.Query, Public: v.Link != 0 || v.Tag != "", Tag: v.Tag,
+		Domain: v.Host, ShortCode: string(v.Code), CreatedAt: v.CreatedAt.UTC(),
 	}
 }

@@ -27,7 +27,7 @@ func (f *statistics) SaveView(_ context.Context, _ controlplane.Actor, name, que
 	return f.views[0], nil
 }
 
-func (f *statistics) PublishView(_ context.Context, _ controlplane.Actor, name, host, code string, days int,
+func (f *statistics) PublishView(_ context.Context, _ controlplane.Actor, name, host, code, _ string, days int,
 	zone *time.Location,
 ) (controlplane.View, string, error) {
 	if code == "unknown" {
@@ -63,13 +63,13 @@ func TestViews_AreSavedPublishedAndDeleted(t *testing.T) {
 	}
 	res := post(`{"name": "Germany", "query": "span=7d&by=countries&name=DE"}`)
 	require.Equal(t, 201, res.StatusCode, res.text)
-	want := `{"id": 3, "name": "Germany", "query": "span=7d&by=countries&name=DE", "public": false, "domain": "", "short_code": "",
+	want := `{"id": 3, "name": "Germany", "query": "span=7d&by=countries&name=DE", "public": false, "domain": "", "short_code": "", "tag": "",
 		"created_at": "0001-01-01T00:00:00Z"}`
 	require.JSONEq(t, want, res.text)
 	require.JSONEq(t, `{"views": [`+want+`]}`, a.do(call{path: "/api/v1/stats/views", key: statsKey}).text)
 	res = post(`{"name": "Press", "public": true, "domain": "go.example.com", "short_code": "spring", "tz": "Europe/Berlin"}`)
 	require.JSONEq(t, `{"id": 4, "name": "Press", "query": "30 Europe/Berlin", "public": true, "domain": "go.example.com",
-		"short_code": "spring", "path": "/api/v1/public/s3cret", "created_at": "0001-01-01T00:00:00Z"}`, res.text)
+		"short_code": "spring", "tag": "", "path": "/api/v1/public/s3cret", "created_at": "0001-01-01T00:00:00Z"}`, res.text)
 
 	requireProblem(t, post(`{"name": "taken"}`), 409, "conflict")
 	requireProblem(t, post(`{"name": "Press", "public": true, "short_code": "unknown"}`), 404, "not-found")

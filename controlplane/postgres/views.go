@@ -16,13 +16,13 @@ type ViewStore struct{ pool *pool }
 
 // selectViews lists views with the addresses of the links of public ones.
 const selectViews = `
-	SELECT v.id, v.workspace_id, v.name, v.query, v.created_at, coalesce(v.link_id, 0),
+	SELECT v.id, v.workspace_id, v.name, v.query, v.created_at, coalesce(v.link_id, 0), coalesce(v.tag, ''),
 	       CASE WHEN l.domain_id = 1 THEN '' ELSE coalesce(d.host, '') END, coalesce(l.typed_code, l.code, '')
 	FROM stats_view v LEFT JOIN (link l JOIN domain d ON d.id = l.domain_id) ON l.id = v.link_id `
 
 func scanViews(all *[]controlplane.View, ws *waypost.WorkspaceID) func(pgx.Rows) error {
 	var v controlplane.View
-	return scoped.ForEach([]any{&v.ID, ws, &v.Name, &v.Query, &v.CreatedAt, &v.Link, &v.Host, &v.Code}, func() error {
+	return scoped.ForEach([]any{&v.ID, ws, &v.Name, &v.Query, &v.CreatedAt, &v.Link, &v.Tag, &v.Host, &v.Code}, func() error {
 		*all = append(*all, v)
 		return nil
 	})
@@ -49,10 +49,6 @@ func (db *ViewStore) PublicView(ctx context.Context, hash []byte) (v controlplan
 
 func (db *ViewStore) AddView(ctx context.Context, by controlplane.Actor, v *controlplane.View, hash []byte, most int) error {
 	return db.changeViews(ctx, by, "save a view", func(tx pgx.Tx) error {
-		var link *int64
-		if hash != nil {
-			link = &v.Link
-		}
 		var count int
 		// The workspace's row is locked, so that no other view of it is added.
 		err := tx.QueryRow(ctx, `SELECT (SELECT count(*) FROM stats_view WHERE workspace_id = w.id) FROM workspace w WHERE w.id = $1 FOR UPDATE`,
@@ -61,13 +57,14 @@ func (db *ViewStore) AddView(ctx context.Context, by controlplane.Actor, v *cont
 			return waypost.Errorf(waypost.EConflict, "the workspace has %d views: delete one first", most)
 		}
 		if err == nil {
-			err = tx.QueryRow(ctx, `INSERT INTO stats_view (workspace_id, name, query, link_id, secret) VALUES ($1, $2, $3, $4, $5)
-				RETURNING id, created_at`, by.Workspace, v.Name, v.Query, link, hash).Scan(&v.ID, &v.CreatedAt)
+			err = tx.QueryRow(ctx, `INSERT INTO stats_view (workspace_id, name, query, link_id, tag, secret)
+				VALUES ($1, $2, $3, nullif($4, 0), nullif($5, ''), $6) RETURNING id, created_at`,
+				by.Workspace, v.Name, v.Query, v.Link, v.Tag, hash).Scan(&v.ID, &v.CreatedAt)
 		}
 		if err != nil || hash == nil {
 			return err
 		}
-		detail, err := json.Marshal(map[string]string{"domain": v.Host, "short_code": string(v.Code)})
+		detail, err := json.Marshal(map[string]string{"domain": v.Host, "short_code": string(v.Code), "tag": v.Tag})
 		if err != nil {
 			return err
 		}

@@ -1296,8 +1296,8 @@ export interface paths {
         get: operations["list-views"];
         put?: never;
         /**
-         * Save filters, or publish the clicks of a link
-         * @description A public view is a page with the clicks of a link by day, countries and devices, and without referrers, addresses and names of people. Everyone can read it who has its path, until it is deleted. A workspace has at most 100 views.
+         * Save filters, or publish the clicks of a link or tag
+         * @description A public view is a page with the clicks of a link, or of the links that have a tag when it is read, by day, countries and devices, and without referrers, addresses and names of people. Everyone can read it who has its path, until it is deleted. A workspace has at most 100 views.
          */
         post: operations["save-view"];
         delete?: never;
@@ -3852,7 +3852,7 @@ export interface components {
             domain?: string;
             /** @description Unique in the workspace. Readers of a public view see it as the title. */
             name: string;
-            /** @description Make a page of the clicks of a link that everyone can read who has its address. */
+            /** @description Make a page of clicks that everyone can read who has its address. */
             public?: boolean;
             /**
              * @description Filters to save, as the console has them in its address.
@@ -3861,6 +3861,8 @@ export interface components {
             query?: string;
             /** @description Of a public view: the link. */
             short_code?: string;
+            /** @description Of a public view: instead of a link, the links that have this tag when the page is read. */
+            tag?: string;
             /**
              * @description Of a public view: the time zone of its days. Default: UTC.
              * @example Europe/Berlin
@@ -4517,6 +4519,8 @@ export interface components {
             query: string;
             /** @description Of a public view's link; empty of other views. */
             short_code: string;
+            /** @description Of a public view of the links with a tag; empty of other views. */
+            tag: string;
         };
         ViewChange: {
             name: string;
