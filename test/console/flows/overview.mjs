@@ -163,6 +163,35 @@ export async function filtersByGroup(c) {
   for (const link of links) await c.api("DELETE", `/api/v1/urls/${link.short_code}`);
 }
 
+/** Tags are compared in one chart, which the address keeps. */
+export async function comparesTags(c) {
+  const { page } = c;
+  const tags = [c.unique(), `${c.unique()}, "two"`];
+  const links = [];
+  for (const tag of tags) links.push(await c.api("POST", "/api/v1/urls?wait=all&wait_timeout=10", { original_url: "https://example.com/lines", tags: [tag] }));
+  await fetch(`${c.edges[0]}/${links[1].short_code}`, { redirect: "manual" });
+  await page.goto(`${c.base}/console/overview`);
+  for (const tag of tags) {
+    await page.getByLabel("Search names").fill(tag);
+    await page.getByRole("checkbox", { name: `Draw ${tag}` }).click();
+  }
+  // A name that the table does not list stays in the chart, also on a page that is opened anew.
+  await page.reload();
+  await page.getByRole("application", { name: /^Clicks by day: Tags/ }).locator("canvas").waitFor();
+  await c.axe();
+  await c.narrow();
+  const chart = page.getByRole("figure").filter({ has: page.getByRole("button", { name: "Draw none" }) });
+  c.assert.deepEqual((await chart.locator(".legend li").allTextContents()).slice(0, 2).map((t) => t.trim()), tags);
+  await chart.getByRole("button", { name: "Show as a table" }).click();
+  const today = chart.getByRole("table", { name: "Clicks by day: Tags" }).getByRole("row").last();
+  await today.getByRole("cell").nth(1).filter({ hasText: /^1$/ }).waitFor();
+  c.assert.deepEqual(await today.getByRole("cell").allTextContents(), ["0", "1"]);
+  await chart.getByRole("button", { name: "Draw none" }).click();
+  await chart.waitFor({ state: "detached" });
+  c.assert.equal(new URL(page.url()).searchParams.has("lines"), false);
+  for (const link of links) await c.api("DELETE", `/api/v1/urls/${link.short_code}`);
+}
+
 /** A link's page is public under the address that is shown once, until it is withdrawn. */
 export async function publishesALink(c) {
   const { page } = c;

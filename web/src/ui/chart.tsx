@@ -8,11 +8,8 @@ import { theme } from "../app/theme";
 import { text as shared } from "../messages/app";
 import { text } from "../messages/chart";
 import { download, downloadCSV, fileName, semicolons, setSemicolons } from "./csv";
+import { lookOf, rowsOf, type Kind } from "./look";
 import { Table } from "./table";
-
-/** The look of a line: the main one, a second one next to it, or the main one of the time
- * before, which is thin and dashed. */
-export type Kind = "main" | "second" | "before";
 
 export interface Series {
   label: string;
@@ -48,7 +45,11 @@ export interface ChartProps {
   children?: ComponentChildren;
 }
 
-const colours: Record<Kind, string> = { main: "--chart-1", second: "--chart-2", before: "--chart-4" };
+/** swatch is the style of a line in a legend. */
+function swatch(kind: Kind) {
+  const [token, dashed] = lookOf(kind);
+  return { borderTop: `${kind === "before" ? 2 : 3}px ${dashed ? "dashed" : "solid"} var(${token})` };
+}
 
 /** ofDays reports whether steps begin with a day. */
 const ofDays = (step: ChartProps["step"]) => step === "day" || step === "week" || step === "month";
@@ -75,7 +76,7 @@ export function Chart(props: ChartProps) {
     <figure class="chart" ref={figure}>
       <div class="row">
         <ul class="legend">
-          {series.map((s) => <li key={s.kind + s.label}><span class={`swatch ${s.kind}`} aria-hidden="true" /> <span dir="auto">{s.label}</span></li>)}
+          {series.map((s) => <li key={s.kind + s.label}><span class="swatch" style={swatch(s.kind)} aria-hidden="true" /> <span dir="auto">{s.label}</span></li>)}
           {hasOpen && props.incomplete && <li><span class="swatch open" aria-hidden="true" /> {props.incomplete}</li>}
         </ul>
         <span class="grow" />
@@ -123,25 +124,29 @@ function picture(figure: HTMLElement | null, title: string, series: readonly Ser
   if (!plot) return;
   const unit = devicePixelRatio;
   const canvas = document.createElement("canvas");
-  canvas.width = plot.width;
-  canvas.height = plot.height + 48 * unit;
   const ctx = canvas.getContext("2d")!;
   const style = getComputedStyle(figure!);
+  const font = `${13 * unit}px ${style.fontFamily}`;
+  ctx.font = font;
+  const widths = series.map((s) => ctx.measureText(s.label).width + 40 * unit);
+  const places = rowsOf(widths, plot.width - 8 * unit).map(([x, row]) => [x + 8 * unit, (38 + 20 * row) * unit] as const);
+  const top = (places.at(-1)?.[1] ?? 0) + 10 * unit;
+  canvas.width = plot.width;
+  canvas.height = plot.height + top;
+  ctx.font = font; // a new size has dropped it
   ctx.fillStyle = getComputedStyle(document.body).backgroundColor;
   ctx.fillRect(0, 0, canvas.width, canvas.height);
-  ctx.font = `${13 * unit}px ${style.fontFamily}`;
   ctx.fillStyle = style.color;
   ctx.fillText(title, 8 * unit, 18 * unit);
-  let x = 8 * unit;
-  for (const s of series) {
-    const swatch = figure!.querySelector(`.swatch.${s.kind}`);
-    ctx.fillStyle = (swatch && [getComputedStyle(swatch).backgroundColor, getComputedStyle(swatch).borderTopColor].find((c) => !/, 0\)$/.test(c))) || style.color;
-    ctx.fillRect(x, 31 * unit, 14 * unit, 3 * unit);
+  for (const [i, s] of series.entries()) {
+    const [x, y] = places[i]!;
+    ctx.fillStyle = getComputedStyle(figure!.querySelectorAll(".swatch")[i]!).borderTopColor;
+    // Two parts are a dashed line.
+    for (const left of lookOf(s.kind)[1] ? [0, 8] : [0, 4, 8]) ctx.fillRect(x + left * unit, y - 7 * unit, 6 * unit, 3 * unit);
     ctx.fillStyle = style.color;
-    ctx.fillText(s.label, x + 20 * unit, 38 * unit);
-    x += ctx.measureText(s.label).width + 40 * unit;
+    ctx.fillText(s.label, x + 20 * unit, y);
   }
-  ctx.drawImage(plot, 0, 48 * unit);
+  ctx.drawImage(plot, 0, top);
   canvas.toBlob((blob) => blob && download(`${fileName(file)}.png`, blob));
 }
 
@@ -239,7 +244,8 @@ function options(
     return getComputedStyle(probe).color;
   };
   const [line, quiet, shade] = [token("--line"), token("--quiet"), token("--chart-open")];
-  const strokes = kinds.map((k) => token(colours[k]));
+  const looks = kinds.map(lookOf);
+  const strokes = looks.map(([name]) => token(name));
   const font = `12px ${getComputedStyle(box).fontFamily}`;
   probe.remove();
   const zone = timeZone ? { timeZone } : {};
@@ -269,7 +275,7 @@ function options(
     series: [
       {},
       ...kinds.map((kind, i): uPlot.Series => ({
-        stroke: strokes[i]!, width: kind === "before" ? 1 : 2, ...(kind === "before" ? { dash: [4, 4] } : {}),
+        stroke: strokes[i]!, width: kind === "before" ? 1 : 2, ...(looks[i]![1] ? { dash: [4, 4] } : {}),
         points: { show: (u) => u.data[0].length < 2 },
       })),
     ],

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { chosenIn, groupOf, tagList, tagsOf, toggled, viewOf } from "./group";
+import { chosenIn, daysFrom, groupOf, linesOf, lineToggled, tagList, tagsOf, toggled, viewOf } from "./group";
 
 test("a list of tags is read as it was written", () => {
   for (const tags of [[], ["spring"], ["spring", "mail"], ["a, b", 'say "hi"', "c"], ['"', ","]]) assert.deepEqual(tagsOf(tagList(tags)), tags);
@@ -24,4 +24,15 @@ test("tags are added to each other, and a domain takes the place of another", ()
 
 test("a view keeps filters and the time, and nothing else", () => {
   assert.equal(viewOf({ span: "7d", tag: "a,b", create: "1", domain: "" }), "tag=a%2Cb&span=7d");
+});
+
+test("a chart has up to ten names, in the order of their choice", () => {
+  assert.equal(lineToggled(linesOf({ lines: "b" }), "a, c"), 'b,"a, c"');
+  assert.equal(lineToggled(["b", "a"], "b"), "a");
+  assert.deepEqual(linesOf({ lines: "0,1,2,3,4,5,6,7,8,9,10" }).length, 10);
+  assert.deepEqual(linesOf({}), []);
+});
+
+test("days of UTC have 24 hours, also where clocks change", () => {
+  assert.deepEqual(daysFrom("2026-03-28T00:00:00Z", 3), ["2026-03-28T00:00:00.000Z", "2026-03-29T00:00:00.000Z", "2026-03-30T00:00:00.000Z"]);
 });

@@ -8,7 +8,10 @@ export const kinds = { tags: "tag", domains: "domain", creators: "created_by" } 
 export type Kind = keyof typeof kinds;
 
 /** The parameters of the address bar that a saved view keeps. */
-const saved = ["tag", "domain", "created_by", "span", "from", "to", "interval", "compare", "groups"];
+const saved = ["tag", "domain", "created_by", "span", "from", "to", "interval", "compare", "groups", "lines"];
+
+/** How many groups one chart has at most. */
+export const mostLines = 10;
 
 /** tagsOf reads a list of tags with commas between them. A tag that has a comma is quoted. */
 export function tagsOf(list = ""): string[] {
@@ -36,6 +39,19 @@ export function toggled(query: Query, kind: Kind, name: string): Record<string, 
   if (kind !== "tags") return { [kinds[kind]]: on ? name : undefined };
   const tags = tagsOf(query["tag"]);
   return { tag: tagList(on ? [...tags, name] : tags.filter((t) => t !== name)) };
+}
+
+/** linesOf returns the names in the address bar that one chart compares. */
+export const linesOf = (query: Query) => tagsOf(query["lines"]).slice(0, mostLines);
+
+/** lineToggled returns the names with one more, or without a chosen one. */
+export function lineToggled(lines: readonly string[], name: string): string {
+  return tagList(lines.includes(name) ? lines.filter((l) => l !== name) : [...lines, name]);
+}
+
+/** daysFrom returns the beginnings of days of UTC. */
+export function daysFrom(from: string, days: number): string[] {
+  return Array.from({ length: days }, (_, i) => new Date(Date.parse(from) + i * 86_400_000).toISOString());
 }
 
 /** viewOf returns the part of the address that a saved view keeps. */

@@ -7,19 +7,22 @@ import { useLoad, useSettled } from "../../app/load";
 import { inQuery } from "../../app/paths";
 import { text as shared } from "../../messages/app";
 import { text as inChart } from "../../messages/chart";
+import { text as ofLink } from "../../messages/link";
 import { text, textOf } from "../../messages/overview";
+import { Chart } from "../../ui/chart";
 import { downloadCSV } from "../../ui/csv";
 import { Await } from "../../ui/failure";
 import { Choice, Field } from "../../ui/field";
 import { Sparkline } from "../../ui/sparkline";
 import { Table } from "../../ui/table";
 import { chosenSpan } from "../link/span";
-import { chosenIn, kinds, toggled, type Kind } from "./group";
+import { chosenIn, daysFrom, kinds, linesOf, lineToggled, mostLines, toggled, type Kind } from "./group";
 
 const few = 10;
 const most = 1000; // that an answer may have
 
-/** Groups compares the clicks of all tags, domains or creators. A click on a name filters by it. */
+/** Groups compares the clicks of all tags, domains or creators, and those of up to ten of
+ * them in a chart. A click on a name filters by it. */
 export function Groups() {
   const { url, query, route } = useLocation();
   const kind = (Object.keys(kinds) as Kind[]).find((k) => k === query["groups"]) ?? "tags";
@@ -28,11 +31,14 @@ export function Groups() {
   const search = useSettled(typed.trim());
   const { range } = chosenSpan(query);
   const days = { from: range.from.slice(0, 10), ...(range.to ? { to: range.to } : {}) };
-  const loaded = useLoad(async (signal) => ({
+  const lines = linesOf(query);
+  const loaded = useLoad(async (signal) => {
     // The operations of the three kinds are alike; the other type of an answer is CSV.
-    table: await ask(client.GET(`/api/v1/stats/${kind}` as "/api/v1/stats/tags", { params: { query: { ...days, limit, ...(search ? { search } : {}) } }, signal })) as Schemas["GroupTable"],
-    kind,
-  }), [kind, search, limit, days.from, days.to]);
+    const find = (text: string, limit: number) => ask(client.GET(`/api/v1/stats/${kind}` as "/api/v1/stats/tags", { params: { query: { ...days, limit, ...(text ? { search: text } : {}) } }, signal })) as Promise<Schemas["GroupTable"]>;
+    const table = await find(search, limit);
+    const away = lines.filter((name) => !table.groups.some((g) => g.name === name));
+    return { table, kind, drawn: [table, ...await Promise.all(away.map((name) => find(name, most)))].flatMap((t) => t.groups) };
+  }, [kind, search, limit, days.from, days.to, query["lines"]]);
   useRenewal(loaded.reload);
   const title = text("groups");
   return (
@@ -53,17 +59,27 @@ export function Groups() {
       </div>
       <div class="form-row">
         <Choice
-          label={text("groupsBy")} value={kind} set={(k) => route(inQuery(url, { groups: k === "tags" ? undefined : k }), true)}
+          label={text("groupsBy")} value={kind} set={(k) => route(inQuery(url, { groups: k === "tags" ? undefined : k, lines: undefined }), true)}
           options={(Object.keys(kinds) as Kind[]).map((k) => [k, textOf(k)] as const)}
         />
         <Field label={text("groupsSearch")} type="search" value={typed} set={setTyped} autocomplete="off" dir="auto" />
       </div>
       <Await of={loaded}>
-        {({ table: { groups, found, from, to }, kind: of }) => (
+        {({ table: { groups, found, from, to, complete_until, behind }, kind: of, drawn }) => (
           <>
             <p class="hint">{text("groupsHint", { from: utcDay(from), to: utcDay(to, -1) })}</p>
+            {lines.length > 0 && of === kind && (
+              <Chart
+                title={`${text("linesOf")}: ${textOf(of)}`} unit={text("clicks")} step="day" timeZone="UTC" file={`clicks-${of}-by-day`}
+                times={daysFrom(from, (Date.parse(to) - Date.parse(from)) / 86_400_000)}
+                series={lines.map((name, i) => ({ label: name, kind: i + 1, values: drawn.find((g) => g.name === name)?.series ?? [] }))}
+                completeUntil={complete_until} incomplete={behind.length > 0 ? text("behind", { names: behind.join(", ") }) : ofLink("growsDayUTC")}
+              >
+                <button type="button" class="small" onClick={() => route(inQuery(url, { lines: undefined }), true)}>{text("linesNone")}</button>
+              </Chart>
+            )}
             {groups.length === 0 ? <p class="quiet" role="status">{text("groupsNone")}</p> : (
-              <Table title={`${title}: ${textOf(of)}`} heads={[inChart("name"), [shared("links")], [text("clicks")], [text("people")], [inChart("share")], [text("change")], text("byDay")]}>
+              <Table title={`${title}: ${textOf(of)}`} heads={[inChart("name"), [shared("links")], [text("clicks")], [text("people")], [inChart("share")], [text("change")], text("byDay"), text("line")]}>
                 {groups.map((g) => (
                   <tr key={g.name}>
                     <th scope="row">
@@ -75,6 +91,14 @@ export function Groups() {
                     <td class="num">{percent(g.share)}</td>
                     <td class="num">{g.change === null ? "–" : number(g.change, { style: "percent", signDisplay: "exceptZero", maximumFractionDigits: 0 })}</td>
                     <td><Sparkline counts={g.series} label={g.series.map((n) => number(n)).join(", ")} /></td>
+                    <td>
+                      {g.name && (
+                        <input
+                          type="checkbox" aria-label={text("lineOf", { name: g.name })} checked={lines.includes(g.name)}
+                          disabled={lines.length >= mostLines && !lines.includes(g.name)} onChange={() => route(inQuery(url, { lines: lineToggled(lines, g.name) }), true)}
+                        />
+                      )}
+                    </td>
                   </tr>
                 ))}
               </Table>
