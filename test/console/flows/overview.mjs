@@ -169,7 +169,7 @@ export async function comparesTags(c) {
   const tags = [c.unique(), `${c.unique()}, "two"`];
   const links = [];
   for (const tag of tags) links.push(await c.api("POST", "/api/v1/urls?wait=all&wait_timeout=10", { original_url: "https://example.com/lines", tags: [tag] }));
-  await fetch(`${c.edges[0]}/${links[1].short_code}`, { redirect: "manual" });
+  for (const link of [links[0], ...links]) await fetch(`${c.edges[0]}/${link.short_code}`, { redirect: "manual" });
   await page.goto(`${c.base}/console/overview`);
   for (const tag of tags) {
     await page.getByLabel("Search names").fill(tag);
@@ -185,10 +185,32 @@ export async function comparesTags(c) {
   await chart.getByRole("button", { name: "Show as a table" }).click();
   const today = chart.getByRole("table", { name: "Clicks by day: Tags" }).getByRole("row").last();
   await today.getByRole("cell").nth(1).filter({ hasText: /^1$/ }).waitFor();
-  c.assert.deepEqual(await today.getByRole("cell").allTextContents(), ["0", "1"]);
+  c.assert.deepEqual(await today.getByRole("cell").allTextContents(), ["2", "1"]);
   await chart.getByRole("button", { name: "Draw none" }).click();
   await chart.waitFor({ state: "detached" });
   c.assert.equal(new URL(page.url()).searchParams.has("lines"), false);
+  // A time is compared with another one, and begins at a moment where asked.
+  await page.goto(`${c.base}/console/overview?tag=${tags[0]}`);
+  await page.getByLabel("Compare with").selectOption("other time");
+  const [first, last] = [page.getByLabel("Other time, first day"), page.getByLabel("Other time, last day")];
+  const day = await first.inputValue();
+  await last.fill(day);
+  await page.waitForURL((at) => at.searchParams.get("compare_to") === day);
+  await page.getByText("There were no clicks in the other time.").waitFor();
+  await c.axe();
+  await c.narrow();
+  await page.getByRole("button", { name: "Since a moment" }).click();
+  await last.waitFor({ state: "detached" });
+  const from = page.getByLabel("From", { exact: true });
+  c.assert.match(await from.inputValue(), /T00:00$/);
+  const hour = await page.evaluate("new Date(Date.now() - 3_600_000 - new Date().getTimezoneOffset() * 60_000).toISOString().slice(0, 16)");
+  await from.fill(hour);
+  await page.waitForURL((at) => Math.abs(Date.now() - Date.parse(at.searchParams.get("since"))) < 3_720_000);
+  await has(c, "Clicks in this time", 2);
+  c.assert.equal(await page.getByLabel("Step").count(), 0);
+  await c.narrow();
+  await page.getByRole("button", { name: "Since a moment" }).click();
+  await page.waitForURL((at) => at.searchParams.get("from") === hour.slice(0, 10) && !at.searchParams.has("since"));
   for (const link of links) await c.api("DELETE", `/api/v1/urls/${link.short_code}`);
 }
 

@@ -13,11 +13,12 @@ import { Breakdown } from "../../ui/breakdown";
 import { Chart, type Series } from "../../ui/chart";
 import { downloadCSV } from "../../ui/csv";
 import { Await } from "../../ui/failure";
+import { local } from "../../ui/field";
 import { Table } from "../../ui/table";
 import { Moment } from "../../ui/time";
 import { named, type Link, type Place } from "./change";
 import { counted } from "./utm";
-import { chosenSpan, spans, zone, type Chosen, type Range } from "./span";
+import { chosenSpan, plus, spans, startBefore, typed, zone, type Chosen, type Range } from "./span";
 
 type Stats = Schemas["LinkStats"];
 
@@ -28,7 +29,7 @@ const dimensions = ["countries", "cities", "devices", "browsers", "os", "referre
 type Dimension = (typeof dimensions)[number] | "variants";
 
 /** askStats asks for the statistics of a link, and for the clicks of a name by day. */
-export function askStats(at: Place, range: Range & { compare?: Chosen["compare"] }, signal: AbortSignal, named?: { by: Dimension; name: string }): Promise<Stats> {
+export function askStats(at: Place, range: Range & Chosen["against"], signal: AbortSignal, named?: { by: Dimension; name: string }): Promise<Stats> {
   return ask(client.GET("/api/v1/urls/{code}/stats", { params: { path: { code: at.code }, query: { domain: at.domain, ...range, ...named } }, signal })) as Promise<Stats>; // a text only if CSV is asked for
 }
 
@@ -36,9 +37,9 @@ export function askStats(at: Place, range: Range & { compare?: Chosen["compare"]
 export function Statistics({ at, link, news }: { at: Place; link: Link; news: () => void }) {
   const { query } = useLocation();
   const chosen = chosenSpan(query);
-  const key = JSON.stringify([chosen.range, chosen.compare]);
+  const key = JSON.stringify([chosen.range, chosen.against]);
   const loaded = useLoad(
-    async (signal) => ({ stats: await askStats(at, { ...chosen.range, compare: chosen.compare }, signal), chosen }),
+    async (signal) => ({ stats: await askStats(at, { ...chosen.range, ...chosen.against }, signal), chosen }),
     [at.code, at.domain, key],
   );
   useRenewal(() => {
@@ -70,33 +71,59 @@ export function Statistics({ at, link, news }: { at: Place; link: Link; news: ()
 
 /** Spans chooses the span of time. */
 export function Spans({ chosen }: { chosen: Chosen }) {
-  const { url, route } = useLocation();
-  const [[from, to], setDays] = useState(chosen.days);
-  useEffect(() => setDays(chosen.days), [chosen.days.join()]);
-  const own = (days: readonly [string, string]) => {
-    setDays(days);
-    // A year that is still being typed is one of long ago.
-    if (days.every((d) => d > "2000") && days[0] <= days[1]) route(inQuery(url, { span: undefined, from: days[0], to: days[1] }), true);
-  };
+  const { url, query, route } = useLocation();
+  const { range: { since, interval }, against, compare } = chosen;
+  const moment = since !== undefined;
+  const now = [moment ? local(since) : chosen.days[0], chosen.days[1], moment ? local(against.compare_from) : against.compare_from ?? "", against.compare_to ?? ""];
+  const [fields, setFields] = useState(now);
+  useEffect(() => setFields(now), [now.join()]);
+  const go = (change: Record<string, string | undefined>) => route(inQuery(url, change), true);
+  const input = (i: number, label: string, ofMoment: boolean) => (
+    <label class={ofMoment ? "day moment" : "day"}>
+      <span class="offscreen">{label}</span>
+      <input
+        type={ofMoment ? "datetime-local" : "date"} value={fields[i]} required={i < 3}
+        min={i % 2 ? fields[i - 1]!.slice(0, 10) : undefined} max={i % 2 || ofMoment ? undefined : fields[i + 1] || undefined}
+        onChange={(e) => {
+          const next = fields.map((f, j) => (j === i ? e.currentTarget.value : f));
+          setFields(next);
+          const change = typed(i, next, moment);
+          if (change) go(change);
+        }}
+      />
+    </label>
+  );
   return (
     <div class="row spans" role="group" aria-label={text("span")}>
       {spans.map((s) => (
-        <button key={s} type="button" class="small" aria-pressed={chosen.span === s} onClick={() => route(inQuery(url, { span: s === "30d" ? undefined : s, from: undefined, to: undefined }), true)}>
+        <button key={s} type="button" class="small" aria-pressed={chosen.span === s} onClick={() => go({ span: s === "30d" ? undefined : s, from: undefined, to: undefined, since: undefined })}>
           {textOf(`span_${s}`)}
         </button>
       ))}
-      <label class="day"><span class="offscreen">{text("from")}</span><input type="date" value={from} max={to} required onChange={(e) => own([e.currentTarget.value, to])} /></label>
+      <button
+        type="button" class="small" aria-pressed={moment}
+        onClick={() => go({
+          span: undefined, compare_from: undefined, compare_to: undefined, to: chosen.span === "own" ? query["to"] : undefined,
+          ...(moment ? { since: undefined, from: chosen.days[0] } : { since: plus(new Date(`${chosen.days[0]}T00:00`), 0).toISOString(), from: undefined }),
+        })}
+      >
+        {text("sinceMoment")}
+      </button>
+      {input(0, text("from"), moment)}
       <span aria-hidden="true">–</span>
-      <label class="day"><span class="offscreen">{text("to")}</span><input type="date" value={to} min={from} required onChange={(e) => own([from, e.currentTarget.value])} /></label>
-      {chosen.range.interval !== "hour" && (
-        <select class="small" aria-label={text("step")} value={chosen.range.interval} onChange={(e) => route(inQuery(url, { interval: e.currentTarget.value === "day" ? undefined : e.currentTarget.value }), true)}>
+      {input(1, text("to"), false)}
+      {interval !== "hour" && !moment && (
+        <select class="small" aria-label={text("step")} value={interval} onChange={(e) => go({ interval: e.currentTarget.value === "day" ? undefined : e.currentTarget.value })}>
           {(["day", "week", "month"] as const).map((i) => <option key={i} value={i}>{textOf(`step_${i}`)}</option>)}
         </select>
       )}
-      <select class="small" aria-label={text("compareWith")} value={chosen.compare} onChange={(e) => route(inQuery(url, { compare: e.currentTarget.value === "year" ? "year" : undefined }), true)}>
+      <select class="small" aria-label={text("compareWith")} value={compare} onChange={({ currentTarget: { value } }) => go({ compare: value === "year" ? value : undefined, compare_from: value === "own" ? startBefore(chosen) : undefined, compare_to: undefined })}>
         <option value="previous">{text("timeBefore")}</option>
         <option value="year">{text("yearAgo")}</option>
+        <option value="own">{text("otherTime")}</option>
       </select>
+      {compare === "own" && input(2, text("otherFrom"), moment)}
+      {compare === "own" && !moment && interval !== "hour" && <><span aria-hidden="true">–</span>{input(3, text("otherTo"), false)}</>}
     </div>
   );
 }
@@ -110,7 +137,7 @@ function whyOpen(stats: Clicks): string {
 
 /** otherTime names the time that statistics are compared with. */
 function otherTime(of: Chosen): string {
-  if (of.compare === "year") return text("yearAgo");
+  if (of.compare !== "previous") return of.compare === "year" ? text("yearAgo") : text("otherTime");
   if (of.range.interval === "week" || of.range.interval === "month") return text("timeBefore");
   return textOf(`before_${of.span}`);
 }

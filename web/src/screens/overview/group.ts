@@ -8,7 +8,7 @@ export const kinds = { tags: "tag", domains: "domain", creators: "created_by" } 
 export type Kind = keyof typeof kinds;
 
 /** The parameters of the address bar that a saved view keeps. */
-const saved = ["tag", "domain", "created_by", "span", "from", "to", "interval", "compare", "groups", "lines"];
+const saved = ["tag", "domain", "created_by", "span", "from", "to", "since", "interval", "compare", "compare_from", "compare_to", "groups", "lines"];
 
 /** How many groups one chart has at most. */
 export const mostLines = 10;

@@ -30,7 +30,7 @@ export function Groups() {
   const [limit, setLimit] = useState(few);
   const search = useSettled(typed.trim());
   const { range } = chosenSpan(query);
-  const days = { from: range.from.slice(0, 10), ...(range.to ? { to: range.to } : {}) };
+  const days = { from: (range.from ?? range.since)!.slice(0, 10), ...(range.to ? { to: range.to } : {}) };
   const lines = linesOf(query);
   const loaded = useLoad(async (signal) => {
     // The operations of the three kinds are alike; the other type of an answer is CSV.

@@ -109,12 +109,12 @@ function Clicks({ group }: { group: ReturnType<typeof groupOf> }) {
   const clicks = useLoad(async (signal) => {
     const now = new Date();
     const [stats, hours] = await Promise.all([
-      ask(client.GET("/api/v1/stats", { params: { query: { ...group, ...chosen.range, compare: chosen.compare, top: 10 } }, signal })),
+      ask(client.GET("/api/v1/stats", { params: { query: { ...group, ...chosen.range, ...chosen.against, top: 10 } }, signal })),
       ask(client.GET("/api/v1/stats", { params: { query: { ...group, tz: zone, top: 1, interval: "hour", from: day(plus(now, -7)), to: day(now) } }, signal })),
     ]);
     // The other type of an answer is CSV, which was not asked for.
     return { stats: stats as Stats, hours: hours as Stats, now, of: chosen };
-  }, [JSON.stringify([chosen.range, chosen.compare])]);
+  }, [JSON.stringify([chosen.range, chosen.against])]);
   useRenewal(clicks.reload);
   return (
     <Await of={clicks}>{({ stats, hours, now, of }) => (
