@@ -107,7 +107,7 @@ tags, the domain and the creator now, whenever the clicks were.
 It asks the API of --api or WAYPOST_API with the key in WAYPOST_API_KEY, which needs
 the scope analytics:read, or else the development system that runs in --data-dir.`,
 		Example: `  waypost stats
-  waypost stats --tag spring,mail --domain go.example.com --created-by ann@example.com
+  waypost stats --tag spring --tag mail --domain go.example.com --created-by ann@example.com
   waypost stats --top 100 --output csv --breakdown top > top.csv`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			values := q.values()
@@ -133,7 +133,7 @@ type linkGroup struct {
 }
 
 func (g *linkGroup) bind(c *cobra.Command) {
-	c.Flags().StringSliceVar(&g.tags, "tag", nil, "only links that have this tag, or all of several (spring,mail)")
+	c.Flags().StringArrayVar(&g.tags, "tag", nil, "only links that have this tag; several times: all of them")
 	c.Flags().StringVar(&g.domain, "domain", "", "only links under the domain of this host")
 	c.Flags().StringVar(&g.creator, "created-by", "", "only links of this creator, as links show it")
 }

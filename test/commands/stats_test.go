@@ -229,7 +229,7 @@ other   0   8
 	require.Equal(t, devtest.Result{Stdout: "devices,DE\n"}, a.run(t, "stats", "crossed", "--output", "csv", "--rows", "cities"))
 
 	a = serveStats(t, `{"links": 3, "from": "2026-03-29T00:00:00Z", "to": "2026-03-30T00:00:00Z", "tz": "UTC", "series": []}`, "")
-	r = a.run(t, "stats", "--tag", `spring,"a,b"`, "--domain", "go.example.com", "--created-by", "ann@example.com")
+	r = a.run(t, "stats", "--tag", "spring", "--tag", "a,b", "--domain", "go.example.com", "--created-by", "ann@example.com")
 	require.Contains(t, r.Stdout, "3 links of the group\n")
 	require.Equal(t, `/api/v1/stats?created_by=ann%40example.com&domain=go.example.com&interval=day&tag=spring&tag=%22a%2Cb%22&top=10&tz=UTC`,
 		a.asked.Load().URL.String())
