@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"fmt"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -166,6 +167,23 @@ func TestStats_OfTwoBreakdowns(t *testing.T) {
 		From:  time.Date(2026, 3, 29, 0, 0, 0, 0, time.UTC), To: time.Date(2026, 3, 31, 0, 0, 0, 0, time.UTC),
 	}, {Rows: controlplane.Devices, Columns: controlplane.Countries, Code: "spring"}}, f.crossed)
 	requireProblem(t, a.do(call{path: "/api/v1/stats/crossed?rows=rules", key: statsKey}), 422, "invalid")
+}
+
+func TestStats_AnswerTheTenQuestionsOfTheDocumentation(t *testing.T) {
+	text, err := os.ReadFile("../../docs/statistics.md")
+	require.NoError(t, err)
+	_, section, _ := strings.Cut(string(text), "## Ten questions")
+	section, _, _ = strings.Cut(section, "\n## ")
+	asked := 0
+	a := clicked(t, busy())
+	for line := range strings.SplitSeq(section, "\n") {
+		_, path, found := strings.Cut(line, "`GET ")
+		if path, _, _ = strings.Cut(path, "`"); found {
+			require.Equal(t, 200, a.do(call{path: path, key: statsKey}).StatusCode, path)
+			asked++
+		}
+	}
+	require.Equal(t, 10, asked)
 }
 
 func TestStatsOfAWorkspaceListTheLinksWithTheMostClicks(t *testing.T) {
