@@ -325,7 +325,8 @@ var routes = map[string]route{
 	"DELETE /api/v1/stats/views/{id}": {scopes: []controlplane.Scope{write}, own: viewPath(""), foreign: victimView("/%d", "")},
 	"GET /api/v1/public/{secret}": {public: true, own: func(w *world, _ *credential) request {
 		w.exec(`DELETE FROM stats_view WHERE workspace_id = 1`)
-		_, secret, err := w.service.Clicks.PublishView(w.t.Context(), controlplane.Actor{Workspace: own}, "page", "", w.link(own), "", 1, time.UTC)
+		_, secret, err := w.service.Clicks.PublishView(w.t.Context(), controlplane.Actor{Workspace: own},
+			"page", "", w.link(own), "", 1, time.UTC)
 		require.NoError(w.t, err)
 		return request{path: "/api/v1/public/" + secret}
 	}},
