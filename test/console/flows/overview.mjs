@@ -214,6 +214,45 @@ export async function comparesTags(c) {
   for (const link of links) await c.api("DELETE", `/api/v1/urls/${link.short_code}`);
 }
 
+/** A name of a breakdown shows its days, and two breakdowns are crossed once single clicks are kept. */
+export async function crossesBreakdowns(c) {
+  const { page } = c;
+  const tag = c.unique();
+  const link = await c.api("POST", "/api/v1/urls?wait=all&wait_timeout=10", { original_url: "https://example.com/crossed", tags: [tag] });
+  const click = () => fetch(`${c.edges[0]}/${link.short_code}`, { redirect: "manual", headers: { "User-Agent": "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0" } });
+  await click();
+  await page.route("**/api/v1/stats?*", async (route) => {
+    const stats = await (await route.fetch()).json();
+    await route.fulfill({ json: { ...stats, counted_at: "2026-03-01T09:15:00Z", rebuilding: true } });
+  });
+  await page.goto(`${c.base}/console/overview?tag=${tag}`);
+  await page.getByText(/Counted at 1 Mar 2026, .*\. It is being counted again\./).waitFor();
+  const devices = page.getByRole("region", { name: "Devices" });
+  await devices.getByRole("button", { name: /^Desktop 1/ }).click();
+  await devices.getByRole("status").getByText("1 click", { exact: true }).waitFor();
+  c.assert.match(page.url(), /by=devices&name=desktop/);
+  await page.getByLabel("Rows", { exact: true }).selectOption("Devices");
+  await page.getByLabel("Columns", { exact: true }).selectOption("Systems");
+  const crossed = page.getByRole("region", { name: "Two at once" });
+  await crossed.getByRole("alert").getByText(/no single clicks of these links and days are kept/).waitFor();
+  await c.axe();
+  const { settings } = await c.api("GET", "/api/v1/workspace");
+  await c.api("PATCH", "/api/v1/workspace", { settings: { events: "all" } });
+  try {
+    for (let n = 0; n < 5; n++) await click();
+    await figure(c, "Clicks in this time").getByText("6", { exact: true }).waitFor();
+    await crossed.getByRole("button", { name: "Try again" }).click();
+    const table = crossed.getByRole("table", { name: "Devices, Systems" });
+    await table.getByRole("row", { name: /^Desktop 5 5/ }).waitFor();
+    await crossed.getByText("5 of 6 clicks were kept one by one. The others are not here.").waitFor();
+    await c.axe();
+    await c.narrow();
+  } finally {
+    await c.api("PATCH", "/api/v1/workspace", { settings: { events: settings.events } });
+  }
+  await c.api("DELETE", `/api/v1/urls/${link.short_code}`);
+}
+
 /** A link's page is public under the address that is shown once, until it is withdrawn. */
 export async function publishesALink(c) {
   const { page } = c;

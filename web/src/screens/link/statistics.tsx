@@ -1,6 +1,6 @@
 import { useLocation } from "preact-iso/router";
 import type { ComponentChildren } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { ask, client, type Schemas } from "../../app/api";
 import { country, dateTime, number, percent } from "../../app/i18n";
 import { useRenewal } from "../../app/live";
@@ -23,10 +23,14 @@ import { chosenSpan, plus, spans, startBefore, typed, zone, type Chosen, type Ra
 type Stats = Schemas["LinkStats"];
 
 /** The statistics of a link, or of many. */
-type Clicks = Pick<Stats, keyof Stats & keyof Schemas["WorkspaceStats"]> & Partial<Pick<Stats, "annotations">>;
+type Clicks = Pick<Stats, keyof Stats & keyof Schemas["WorkspaceStats"]> & Partial<Pick<Stats, "annotations" | "codes" | "rules" | "variants">>;
 
 const dimensions = ["countries", "cities", "devices", "browsers", "os", "referrers", "codes", "rules", ...counted] as const;
 type Dimension = (typeof dimensions)[number] | "variants";
+type Rules = Pick<Link, "rules">;
+
+/** Asks for statistics with the clicks of a name by day. */
+type Ask = (range: Range, signal: AbortSignal, named: { by: Dimension; name: string }) => Promise<Clicks>;
 
 /** askStats asks for the statistics of a link, and for the clicks of a name by day. */
 export function askStats(at: Place, range: Range & Chosen["against"], signal: AbortSignal, named?: { by: Dimension; name: string }): Promise<Stats> {
@@ -60,7 +64,7 @@ export function Statistics({ at, link, news }: { at: Place; link: Link; news: ()
               ? <div class="empty"><p>{text("noClicks")}</p><p>{text("noClicksHint")} <a href={link.short_url} target="_blank" rel="noreferrer noopener">{link.short_url}</a></p></div>
               : <>
                 <Line stats={stats} of={of} code={at.code} />
-                <Breakdowns at={at} link={link} stats={stats} range={of.range} />
+                <Breakdowns ask={(...asked) => askStats(at, ...asked)} id={`${at.domain}/${at.code}`} file={at.code} link={link} stats={stats} range={of.range} />
               </>}
           </>
         )}
@@ -75,8 +79,9 @@ export function Spans({ chosen }: { chosen: Chosen }) {
   const { range: { since, interval }, against, compare } = chosen;
   const moment = since !== undefined;
   const now = [moment ? local(since) : chosen.days[0], chosen.days[1], moment ? local(against.compare_from) : against.compare_from ?? "", against.compare_to ?? ""];
-  const [fields, setFields] = useState(now);
-  useEffect(() => setFields(now), [now.join()]);
+  const of = now.join();
+  const [kept, keep] = useState({ of, fields: now });
+  const fields = kept.of === of ? kept.fields : now; // what was typed, until the time is another one
   const go = (change: Record<string, string | undefined>) => route(inQuery(url, change), true);
   const input = (i: number, label: string, ofMoment: boolean) => (
     <label class={ofMoment ? "day moment" : "day"}>
@@ -86,7 +91,7 @@ export function Spans({ chosen }: { chosen: Chosen }) {
         min={i % 2 ? fields[i - 1]!.slice(0, 10) : undefined} max={i % 2 || ofMoment ? undefined : fields[i + 1] || undefined}
         onChange={(e) => {
           const next = fields.map((f, j) => (j === i ? e.currentTarget.value : f));
-          setFields(next);
+          keep({ of, fields: next });
           const change = typed(i, next, moment);
           if (change) go(change);
         }}
@@ -194,14 +199,14 @@ export function Line({ stats, of, code }: { stats: Clicks; of: Chosen; code: str
 const isUTM = (by: Dimension) => by.startsWith("utm_");
 
 /** titleOf names a breakdown. Parameters of addresses have the same name in all languages. */
-const titleOf = (by: Dimension) => (isUTM(by) ? by : textOf(by === "rules" ? "byRule" : by as "countries"));
+export const titleOf = (by: Dimension) => (isUTM(by) ? by : textOf(by === "rules" ? "byRule" : by as "countries"));
 
 /** labelOf writes a name of a breakdown in words. */
-function labelOf(by: Dimension, name: string, { rules = [] }: Link): string {
+export function labelOf(by: Dimension, name: string, { rules = [] }: Rules = {}): string {
   if (by === "variants") {
     const [rule, id] = name.split("/");
     const variants = rules.flatMap((r) => r.split?.variants ?? []);
-    return `${labelOf("rules", rule!, { rules } as Link)}: ${named("variant", variants.find((v) => v.id === Number(id)) ?? { id: Number(id) })}`;
+    return `${labelOf("rules", rule!, { rules })}: ${named("variant", variants.find((v) => v.id === Number(id)) ?? { id: Number(id) })}`;
   }
   if (by === "rules") return name === "none" ? text("noRule") : named("rule", rules.find((r) => r.id === Number(name)) ?? { id: Number(name) });
   if (name === "unknown") return shared("unknown");
@@ -212,29 +217,31 @@ function labelOf(by: Dimension, name: string, { rules = [] }: Link): string {
   return name;
 }
 
-function Breakdowns({ at, link, stats, range }: { at: Place; link: Link; stats: Stats; range: Range }) {
+/** Breakdowns shows who clicks on a link, or on many. A click on a name shows its days. */
+export function Breakdowns({ ask, id, file, link = {}, stats, range }: { ask: Ask; id: string; file: string; link?: Rules; stats: Clicks; range: Range }) {
   const { url, query, route } = useLocation();
   const by = query["by"];
   const name = query["name"];
   const choose = (d: Dimension) => (n: string | undefined) => route(inQuery(url, { by: n === undefined ? undefined : d, name: n }), true);
-  const days = (d: Dimension) => d === by && name && <OneName key={name} at={at} link={link} by={d} name={name} range={range} />;
+  const days = (d: Dimension) => d === by && name && <OneName key={name} ask={ask} id={id} file={`${file}-${d}-${name}`} link={link} by={d} name={name} range={range} />;
+  const of = (d: (typeof dimensions)[number]) => stats[d] ?? [];
   return (
     <>
       <h2>{text("breakdowns")}</h2>
       <p class="hint">{text("breakdownDays", { from: utcDay(stats.breakdown_from), to: utcDay(new Date(Date.parse(stats.breakdown_to) - 1).toISOString()) })}</p>
       <div class="cards breakdowns">
-        {dimensions.filter((d) => (d === "codes" ? stats.codes.length > 1 : d !== "rules" && !isUTM(d)) || d === "rules" && link.rules || d !== "codes" && stats[d].some((r) => r.name !== "none")).map((d) => (
+        {dimensions.filter((d) => (d === "codes" ? of(d).length > 1 : d !== "rules" && !isUTM(d)) || d === "rules" && link.rules || d !== "codes" && of(d).some((r) => r.name !== "none")).map((d) => (
           <Breakdown
-            key={d} title={titleOf(d)} names={stats[d]} label={(n) => labelOf(d, n, link)} file={`${at.code}-${d}`} map={d === "countries"}
-            hint={d === "countries" && stats[d].length > 0 && stats[d].every((n) => n.name === "unknown") && text("noCountry")}
+            key={d} title={titleOf(d)} names={of(d)} label={(n) => labelOf(d, n, link)} file={`${file}-${d}`} map={d === "countries"}
+            hint={d === "countries" && of(d).length > 0 && of(d).every((n) => n.name === "unknown") && text("noCountry")}
             chosen={d === by ? name : undefined} choose={choose(d)}
           >
             {days(d)}
           </Breakdown>
         ))}
-        {stats.variants.length > 0 && (
+        {stats.variants && stats.variants.length > 0 && (
           <Variants
-            of={stats.variants} label={(n) => labelOf("variants", n, link)} file={`${at.code}-variants`}
+            of={stats.variants} label={(n) => labelOf("variants", n, link)} file={`${file}-variants`}
             chosen={by === "variants" ? name : undefined} choose={choose("variants")}
           >
             {days("variants")}
@@ -285,9 +292,9 @@ function Variants({ of, label, file, chosen, choose, children }: {
 }
 
 /** OneName shows the days of one name of a breakdown. */
-function OneName({ at, link, by, name, range }: { at: Place; link: Link; by: Dimension; name: string; range: Range }) {
+function OneName({ ask, id, file, link, by, name, range }: { ask: Ask; id: string; file: string; link: Rules; by: Dimension; name: string; range: Range }) {
   const { url, route } = useLocation();
-  const loaded = useLoad((signal) => askStats(at, range, signal, { by, name }), [at.code, at.domain, by, name, JSON.stringify(range)]);
+  const loaded = useLoad((signal) => ask(range, signal, { by, name }), [id, by, name, JSON.stringify(range)]);
   useRenewal(loaded.reload);
   const label = labelOf(by, name, link);
   const title = text("nameByDay", { dimension: by === "rules" ? textOf(by) : titleOf(by), name: label });
@@ -314,7 +321,7 @@ function OneName({ at, link, by, name, range }: { at: Place; link: Link; by: Dim
               {stats.named.at_least && ` ${text("atLeastHint")}`}
             </p>
             <Chart
-              title={title} times={stats.named.series.map((d) => d.t)} step="day" unit={text("clicks")} timeZone="UTC" height={180} file={`${at.code}-${by}-${name}`}
+              title={title} times={stats.named.series.map((d) => d.t)} step="day" unit={text("clicks")} timeZone="UTC" height={180} file={file}
               series={[{ label, kind: "main", values: stats.named.series.map((d) => d.clicks) }]}
               completeUntil={stats.complete_until} incomplete={stats.behind.length || !stats.complete_until ? whyOpen(stats) : text("growsDayUTC")}
             />

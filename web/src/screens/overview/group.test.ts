@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { chosenIn, daysFrom, groupOf, linesOf, lineToggled, tagList, tagsOf, toggled, viewOf } from "./group";
+import { chosenIn, crossedIn, daysFrom, daysOf, groupOf, linesOf, lineToggled, tagList, tagsOf, toggled, viewOf } from "./group";
 
 test("a list of tags is read as it was written", () => {
   for (const tags of [[], ["spring"], ["spring", "mail"], ["a, b", 'say "hi"', "c"], ['"', ","]]) assert.deepEqual(tagsOf(tagList(tags)), tags);
@@ -35,4 +35,11 @@ test("a chart has up to ten names, in the order of their choice", () => {
 
 test("days of UTC have 24 hours, also where clocks change", () => {
   assert.deepEqual(daysFrom("2026-03-28T00:00:00Z", 3), ["2026-03-28T00:00:00.000Z", "2026-03-29T00:00:00.000Z", "2026-03-30T00:00:00.000Z"]);
+});
+
+test("two different breakdowns are crossed, in whole days", () => {
+  assert.deepEqual(crossedIn({ rows: "devices", columns: "os" }), ["devices", "os"]);
+  for (const query of [{ rows: "devices" }, { rows: "os", columns: "os" }, { rows: "os", columns: "rules" }]) assert.equal(crossedIn(query), undefined);
+  assert.deepEqual(daysOf({ since: "2026-03-01T09:15:00.000Z", interval: "hour", tz: "UTC" }), { from: "2026-03-01" });
+  assert.deepEqual(daysOf({ from: "2026-03-01", to: "2026-03-02", interval: "hour", tz: "UTC" }), { from: "2026-03-01", to: "2026-03-02" });
 });

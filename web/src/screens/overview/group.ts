@@ -1,5 +1,6 @@
 // The group of links that statistics are of: in the address bar, as the API names it.
 import { quoted } from "../../ui/csv";
+import type { Range } from "../link/span";
 
 type Query = Readonly<Record<string, string>>;
 
@@ -8,7 +9,7 @@ export const kinds = { tags: "tag", domains: "domain", creators: "created_by" } 
 export type Kind = keyof typeof kinds;
 
 /** The parameters of the address bar that a saved view keeps. */
-const saved = ["tag", "domain", "created_by", "span", "from", "to", "since", "interval", "compare", "compare_from", "compare_to", "groups", "lines"];
+const saved = ["tag", "domain", "created_by", "span", "from", "to", "since", "interval", "compare", "compare_from", "compare_to", "groups", "lines", "by", "name", "rows", "columns"];
 
 /** How many groups one chart has at most. */
 export const mostLines = 10;
@@ -21,8 +22,26 @@ export function tagsOf(list = ""): string[] {
 /** tagList writes a list of tags with commas between them. */
 export const tagList = (tags: readonly string[]) => tags.map(quoted).join(",");
 
-/** groupOf returns the API's parameters for the group of links in the address bar. */
-export function groupOf(query: Query): { tag?: string[]; domain?: string; created_by?: string } {
+/** The API's parameters for a group of links, and for whole days in UTC. */
+export interface Group { tag?: string[]; domain?: string; created_by?: string }
+export interface Days { from: string; to?: string }
+
+/** The breakdowns that can be crossed, two at once. */
+export const crossable = ["devices", "countries", "cities", "browsers", "os", "referrers"] as const;
+
+/** crossedIn returns the two breakdowns that the address bar crosses. */
+export function crossedIn(query: Query): [rows: (typeof crossable)[number], columns: (typeof crossable)[number]] | undefined {
+  const [rows, columns] = ["rows", "columns"].map((name) => crossable.find((d) => d === query[name]));
+  return rows && columns && rows !== columns ? [rows, columns] : undefined;
+}
+
+/** daysOf returns the days of a span of time. */
+export function daysOf({ from, since, to }: Range): Days {
+  return { from: (from ?? since)!.slice(0, 10), ...(to ? { to } : {}) };
+}
+
+/** groupOf returns the group of links in the address bar. */
+export function groupOf(query: Query): Group {
   const of = Object.values(kinds).filter((name) => query[name]).map((name) => [name, query[name]!]);
   return Object.fromEntries(of.map(([name, value]) => [name, name === "tag" ? [value] : value]));
 }

@@ -16,7 +16,7 @@ import { Choice, Field } from "../../ui/field";
 import { Sparkline } from "../../ui/sparkline";
 import { Table } from "../../ui/table";
 import { chosenSpan } from "../link/span";
-import { chosenIn, daysFrom, kinds, linesOf, lineToggled, mostLines, toggled, type Kind } from "./group";
+import { chosenIn, daysFrom, daysOf, kinds, linesOf, lineToggled, mostLines, toggled, type Kind } from "./group";
 
 const few = 10;
 const most = 1000; // that an answer may have
@@ -29,8 +29,7 @@ export function Groups() {
   const [typed, setTyped] = useState("");
   const [limit, setLimit] = useState(few);
   const search = useSettled(typed.trim());
-  const { range } = chosenSpan(query);
-  const days = { from: (range.from ?? range.since)!.slice(0, 10), ...(range.to ? { to: range.to } : {}) };
+  const days = daysOf(chosenSpan(query).range);
   const lines = linesOf(query);
   const loaded = useLoad(async (signal) => {
     // The operations of the three kinds are alike; the other type of an answer is CSV.
@@ -65,9 +64,9 @@ export function Groups() {
         <Field label={text("groupsSearch")} type="search" value={typed} set={setTyped} autocomplete="off" dir="auto" />
       </div>
       <Await of={loaded}>
-        {({ table: { groups, found, from, to, complete_until, behind }, kind: of, drawn }) => (
+        {({ table: { groups, found, from, to, complete_until, behind, ...kept }, kind: of, drawn }) => (
           <>
-            <p class="hint">{text("groupsHint", { from: utcDay(from), to: utcDay(to, -1) })}</p>
+            <p class="hint">{text("groupsHint", { from: utcDay(from), to: utcDay(to, -1) })}{counted(kept)}</p>
             {lines.length > 0 && of === kind && (
               <Chart
                 title={`${text("linesOf")}: ${textOf(of)}`} unit={text("clicks")} step="day" timeZone="UTC" file={`clicks-${of}-by-day`}
@@ -112,6 +111,12 @@ export function Groups() {
       </Await>
     </section>
   );
+}
+
+/** counted says when an answer that is kept was counted. */
+export function counted({ counted_at, rebuilding }: Pick<Schemas["GroupTable"], "counted_at" | "rebuilding">): string {
+  if (!counted_at) return "";
+  return ` ${text("counted", { time: dateTime(counted_at, { dateStyle: "medium", timeStyle: "medium" }) })}${rebuilding ? ` ${text("rebuilding")}` : ""}`;
 }
 
 /** utcDay writes a day of UTC, some milliseconds after a moment. */

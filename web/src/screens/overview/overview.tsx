@@ -8,18 +8,17 @@ import { inQuery, linkPath } from "../../app/paths";
 import { can } from "../../app/session";
 import { text as shared } from "../../messages/app";
 import { text, textOf } from "../../messages/overview";
-import { Breakdown } from "../../ui/breakdown";
 import { Await } from "../../ui/failure";
 import { Choice } from "../../ui/field";
 import { Table } from "../../ui/table";
 import { Ago } from "../../ui/time";
 import { chosenSpan, day, plus, zone, type Chosen } from "../link/span";
-import { compared, Line, Spans } from "../link/statistics";
+import { Breakdowns, compared, Line, Spans } from "../link/statistics";
 import { Tags } from "../link/tags";
-import { counted } from "../link/utm";
 import { Offered, useCreators } from "../links/filters";
-import { groupOf, tagList, tagsOf } from "./group";
-import { Groups } from "./groups";
+import { Crossed } from "./crossed";
+import { daysOf, groupOf, tagList, tagsOf, type Group } from "./group";
+import { counted, Groups } from "./groups";
 import { Views } from "./views";
 
 type Stats = Schemas["WorkspaceStats"];
@@ -49,6 +48,7 @@ export default function Overview() {
           <Filters />
           <Views />
           <Clicks key={JSON.stringify(group)} group={group} />
+          <Crossed group={group} days={daysOf(chosenSpan(query).range)} />
           <Groups />
         </>
       ) : <p class="notice">{text("noScope")}</p>}
@@ -103,7 +103,7 @@ function Filters() {
 }
 
 /** Clicks shows the numbers of the workspace, or of a group of its links. */
-function Clicks({ group }: { group: ReturnType<typeof groupOf> }) {
+function Clicks({ group }: { group: Group }) {
   const { query } = useLocation();
   const chosen = chosenSpan(query);
   const clicks = useLoad(async (signal) => {
@@ -120,12 +120,12 @@ function Clicks({ group }: { group: ReturnType<typeof groupOf> }) {
     <Await of={clicks}>{({ stats, hours, now, of }) => (
       <>
         <Figures stats={stats} hours={hours} now={now} of={of} />
-        <Complete of={hours} />
+        <Complete of={hours} kept={stats} />
         <section class="card" aria-label={text("chart")}>
           <Line stats={stats} of={of} code="clicks" />
         </section>
         <Top of={stats} />
-        <Campaigns of={stats} />
+        <Breakdowns ask={(range, signal, named) => ask(client.GET("/api/v1/stats", { params: { query: { ...group, ...range, ...named as { by: "os" }, top: 1 } }, signal })) as Promise<Stats>} id="" file="clicks" stats={stats} range={of.range} />
       </>
     )}</Await>
   );
@@ -170,11 +170,12 @@ function Figures({ stats, hours, now, of }: { stats: Stats; hours: Stats; now: D
   );
 }
 
-function Complete({ of: { complete_until, behind } }: { of: Stats }) {
+function Complete({ of: { complete_until, behind }, kept }: { of: Stats; kept: Stats }) {
   return (
     <p class={behind.length > 0 ? "notice warn" : "quiet small-text"}>
       {complete_until ? text("complete", { time: dateTime(complete_until, { dateStyle: "medium", timeStyle: "medium" }) }) : text("unknownComplete")}
       {behind.length > 0 && ` ${text("behind", { names: behind.join(", ") })}`}
+      {counted(kept)}
     </p>
   );
 }
@@ -196,19 +197,6 @@ function Top({ of }: { of: Stats }) {
       )}
       {!of.top_exact && of.top.length > 0 && <p class="hint">{text("topUnsure")}</p>}
     </section>
-  );
-}
-
-/** Campaigns shows the clicks of each value of the utm parameters that links were followed with. */
-function Campaigns({ of }: { of: Stats }) {
-  const some = counted.filter((by) => of[by].some((n) => n.name !== "none"));
-  return some.length > 0 && (
-    <>
-      <h2>{text("utm")}</h2>
-      <div class="cards breakdowns">
-        {some.map((by) => <Breakdown key={by} title={by} names={of[by]} label={(name) => (name === "none" ? shared("none") : name)} file={by} />)}
-      </div>
-    </>
   );
 }
 
