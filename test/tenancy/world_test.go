@@ -245,7 +245,8 @@ func (w *world) importOf(ws waypost.WorkspaceID, state string) string {
 	if ws != victim {
 		id, name = w.fresh()+"-is-an-import", "own"
 	}
-	w.exec(`INSERT INTO import (id, workspace_id, state, document) VALUES ($1, $2, $3, jsonb_build_object('name', $4::text))`, id, ws, state, name)
+	w.exec(`INSERT INTO import (id, workspace_id, state, parts, sent, sent_bytes, document)
+		VALUES ($1, $2, $3, 1, 1, 3, jsonb_build_object('name', $4::text))`, id, ws, state, name)
 	w.exec(`INSERT INTO import_part VALUES ($1, 1, $2, 3, sha256('a,b'), 'a,b')`, id, ws)
 	w.exec(`INSERT INTO import_rows VALUES ($1, false, 0, $2, '')`, id, ws)
 	return id
