@@ -511,6 +511,8 @@ export async function aliasesAndScans(c) {
   await dialog.getByRole("button", { name: "Make an alias for scans" }).click();
   c.assert.equal(await dialog.getByLabel("Code of the alias").inputValue(), `${link.short_code}-qr`);
   await dialog.getByLabel("What it is for").fill("box");
+  await dialog.getByLabel("Printed on").fill("2026-03-31");
+  await dialog.getByLabel("Batch").fill("B 7");
   await dialog.getByRole("button", { name: "Add an alias" }).click();
   await toast(c, "The alias leads to the link. On every edge").waitFor();
   const scanned = `${link.short_url}-qr`;
@@ -529,7 +531,8 @@ export async function aliasesAndScans(c) {
   await click(c, { short_code: `${link.short_code}-qr` }, desktop);
   await card.getByRole("row", { name: scanned }).getByRole("cell", { name: "2", exact: true }).waitFor();
   await card.getByRole("row", { name: "the link’s own" }).getByRole("cell", { name: "1", exact: true }).waitFor();
-  await page.getByRole("region", { name: "Addresses" }).getByRole("button", { name: `${link.domain}/${link.short_code}-qr` }).waitFor();
+  await card.getByRole("row", { name: scanned }).getByText("box, printed on 31 Mar 2026, batch B 7").waitFor();
+  await page.getByRole("region", { name: "Addresses" }).getByRole("button", { name: `${link.domain}/${link.short_code}-qr, printed on 31 Mar 2026, batch B 7` }).waitFor();
 
   await card.getByRole("button", { name: "Add an alias" }).click();
   await dialog.getByLabel("Code of the alias").fill("x");
@@ -545,7 +548,7 @@ export async function aliasesAndScans(c) {
   await dialog.getByText("stays retired").waitFor();
   await dialog.getByRole("button", { name: "Remove", exact: true }).click();
   await toast(c, "The alias is removed.").waitFor();
-  c.assert.deepEqual((await c.api("GET", `/api/v1/urls/${link.short_code}`)).aliases.map((a) => [a.short_code, a.title]), [[`${link.short_code}-qr`, "box"]]);
+  c.assert.deepEqual((await c.api("GET", `/api/v1/urls/${link.short_code}`)).aliases.map((a) => [a.short_code, a.title, a.printed_on, a.batch]), [[`${link.short_code}-qr`, "box", "2026-03-31", "B 7"]]);
 }
 
 /** An address is tried while a pattern and its target are typed, and the saved pattern has no QR code. */

@@ -6,7 +6,7 @@ import { can } from "../../app/session";
 import { text as shared } from "../../messages/app";
 import { text, textOf } from "../../messages/link";
 import { text as ofLinks } from "../../messages/links";
-import { AliasForm } from "../../ui/alias";
+import { AliasForm, printOf } from "../../ui/alias";
 import { Copy } from "../../ui/copy";
 import { Confirm, Dialog, focusBehind } from "../../ui/dialog";
 import { Trouble } from "../../ui/failure";
@@ -48,7 +48,7 @@ export function Aliases({ link, range, saved }: { link: Link; range: Range; save
           {[link, ...aliases].map((a) => (
             <tr key={a.short_url}>
               <th scope="row" class="mono">{a.short_url} <Copy value={a.short_url} label={a.short_url} /></th>
-              <td dir="auto">{a === link ? text("ownAddress") : a.title} {a.blocked && <span class="tag bad">{text("aliasBlocked")}</span>} {a !== link && <Ago at={a.created_at} />}</td>
+              <td dir="auto">{a === link ? text("ownAddress") : [a.title, printOf(a as Alias)].filter(Boolean).join(", ")} {a.blocked && <span class="tag bad">{text("aliasBlocked")}</span>} {a !== link && <Ago at={a.created_at} />}</td>
               <td class="num">{count(a)}</td>
               <td>{writes && a !== link && <button type="button" class="small danger" aria-label={text("removeAliasOf", { url: a.short_url })} onClick={() => setOpen(a as Alias)}>{shared("remove")}</button>}</td>
             </tr>

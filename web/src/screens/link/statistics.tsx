@@ -9,6 +9,7 @@ import { inQuery } from "../../app/paths";
 import { text as shared } from "../../messages/app";
 import { text as inChart } from "../../messages/chart";
 import { text, textOf } from "../../messages/link";
+import { printOf } from "../../ui/alias";
 import { Breakdown } from "../../ui/breakdown";
 import { Chart, type Series } from "../../ui/chart";
 import { downloadCSV } from "../../ui/csv";
@@ -232,7 +233,7 @@ export function Breakdowns({ ask, id, file, link = {}, stats, range }: { ask: As
       <div class="cards breakdowns">
         {dimensions.filter((d) => (d === "codes" ? of(d).length > 1 : d !== "rules" && !isUTM(d)) || d === "rules" && link.rules || d !== "codes" && of(d).some((r) => r.name !== "none")).map((d) => (
           <Breakdown
-            key={d} title={titleOf(d)} names={of(d)} label={(n) => labelOf(d, n, link)} file={`${file}-${d}`} map={d === "countries"}
+            key={d} title={titleOf(d)} names={of(d)} label={(n) => [labelOf(d, n, link), d === "codes" && printOf(stats.codes?.find((c) => c.name === n) ?? {})].filter(Boolean).join(", ")} file={`${file}-${d}`} map={d === "countries"}
             hint={d === "countries" && of(d).length > 0 && of(d).every((n) => n.name === "unknown") && text("noCountry")}
             chosen={d === by ? name : undefined} choose={choose(d)}
           >
