@@ -15,7 +15,10 @@ import (
 )
 
 // crossedRows bounds the single clicks that are read for one table. Tests change it.
+// crossedLinks and crossedDays bound a group, as liveLinks and liveDays do.
 var crossedRows = 1_000_000
+
+const crossedLinks, crossedDays = 50_000, 200_000
 
 // singleNames are the names of a single click as breakdowns show them.
 var singleNames = map[controlplane.Dimension]string{
@@ -69,14 +72,14 @@ func (db *Store) CrossedClicks(
 		case link == 0 && q.Group.IsZero():
 			err = tx.QueryRow(ctx, countPeople, ws, first, end).Scan(&clicks)
 		case link == 0:
-			r, err = db.readGroup(ctx, tx, ws, &g, liveLinks)
+			r, err = db.readGroup(ctx, tx, ws, &g, crossedLinks)
 			fallthrough
 		default:
 			if err != nil {
 				return err
 			}
 			singles, args = singlesOf, append(args, r.ids)
-			r.left, r.totalled, r.counted = liveDays, true, func(step map[linkDay]rollup.Count) {
+			r.left, r.totalled, r.counted = crossedDays, true, func(step map[linkDay]rollup.Count) {
 				for _, c := range step {
 					clicks += int64(c.Clicks - c.Bots)
 				}

@@ -14,7 +14,7 @@ import (
 
 // tableLinks and tableDays bound the links, and the days of links, of a table of groups
 // that is counted while a request waits. Tests change them.
-var tableLinks, tableDays = 100_000, 200_000
+var tableLinks, tableDays = 20_000, 60_000
 
 // groupNames are the names of the groups that a link l is in.
 var groupNames = map[controlplane.GroupBy]string{

@@ -15,7 +15,7 @@ import (
 
 // liveLinks and liveDays bound the links of a group, and the days on which they have
 // clicks, because they are added up while a request waits. Tests change them.
-var liveLinks, liveDays = 50_000, 200_000
+var liveLinks, liveDays = 20_000, 20_000
 
 const (
 	// groupStep bounds the links of one statement, whose clicks by day are in memory, and
