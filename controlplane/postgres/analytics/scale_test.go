@@ -16,8 +16,8 @@ import (
 	"waypost/controlplane/rollup"
 )
 
-// fillStatistics makes links by hand: a tenth has the tag `large`, with clicks on three of
-// the last 30 days; of the others every second one has clicks on one day. 50,000 links
+// fillStatistics makes links by hand: a tenth has the tag `large`, with clicks on three
+// of the last 30 days; of the others every second one has clicks on one day. 50,000 links
 // have the tag `medium`, and 1,000 the tag `small`.
 func fillStatistics(b *testing.B, hand *pgx.Conn, links int) {
 	b.Helper()
