@@ -134,8 +134,11 @@ func (f *statistics) Crossed(_ context.Context, _ controlplane.Actor, q controlp
 	f.crossed = append(f.crossed, q)
 	span, err := controlplane.NewSpan(controlplane.StatsQuery{From: q.From, To: q.To}, f.now)
 	return controlplane.Crossed{Span: span, Clicks: 40, Kept: 34, Cells: []controlplane.CrossedCell{
-		{Row: "mobile", Column: "DE", Clicks: 5}, {Row: "desktop", Column: "=1+1", Clicks: 6}, {Row: "mobile", Column: "=1+1", Clicks: 7},
-		{Column: "DE", Clicks: 8}, {Clicks: 8},
+		{Row: "mobile", Column: "DE", Clicks: 5},
+		{Row: "desktop", Column: "=1+1", Clicks: 6},
+		{Row: "mobile", Column: "=1+1", Clicks: 7},
+		{Column: "DE", Clicks: 8},
+		{Clicks: 8},
 	}}, err
 }
 

@@ -236,8 +236,10 @@ func TestExport_HoldsAliases(t *testing.T) {
 	a := start(t, func(l *links, _ *httpapi.Config) { f = l })
 	a.create(`{"original_url": "https://example.com/", "custom_code": "spring"}`)
 	f.mu.Lock()
-	f.all[0].Aliases = []waypost.Alias{{Domain: 1, Code: "box1", Title: "=print", Print: waypost.Print{PrintedOn: "2026-03-31", Batch: "7"}},
-		{Domain: 7, Host: "own.example", Code: "b", N: 2}}
+	f.all[0].Aliases = []waypost.Alias{
+		{Domain: 1, Code: "box1", Title: "=print", Print: waypost.Print{PrintedOn: "2026-03-31", Batch: "7"}},
+		{Domain: 7, Host: "own.example", Code: "b", N: 2},
+	}
 	f.mu.Unlock()
 	rows, err := csv.NewReader(strings.NewReader(a.get("/api/v1/urls/export?format=csv").text)).ReadAll()
 	require.NoError(t, err)

@@ -131,8 +131,11 @@ func TestEveryDocumentedRouteAnswersAsDocumented(t *testing.T) {
 		"GET /api/v1/stats/domains":  {{key: statsKey}, {path: "/api/v1/stats/domains?limit=0", key: statsKey}, {key: "none"}, {key: writeKey}},
 		"GET /api/v1/stats/creators": {{key: statsKey}, {path: "/api/v1/stats/creators?limit=0", key: statsKey}, {key: "none"}, {key: writeKey}},
 		"GET /api/v1/stats/crossed": {
-			{key: statsKey}, {path: "/api/v1/stats/crossed?rows=x", key: statsKey}, {path: "/api/v1/stats/crossed?domain=unknown.example", key: statsKey},
-			{key: "none"}, {key: writeKey},
+			{key: statsKey},
+			{path: "/api/v1/stats/crossed?rows=x", key: statsKey},
+			{path: "/api/v1/stats/crossed?domain=unknown.example", key: statsKey},
+			{key: "none"},
+			{key: writeKey},
 		},
 		"GET /api/v1/stats/links": {
 			{path: "/api/v1/stats/links?link=lives"},

@@ -69,12 +69,14 @@ func TestCrossedClicks_EqualAnIndependentCount(t *testing.T) {
 	m := makeUp(t, db, hand, r, 100)
 	today := time.Now().UTC().Truncate(24 * time.Hour)
 	date := func(days int) string { return today.AddDate(0, 0, days).Format(time.DateOnly) }
-	m.click(t, db, r, 6_000, 5, today)
+	m.click(t, db, r, 6_000, today)
 	fold(t, db)
-	m.click(t, db, r, 3_000, 5, today) // not folded yet
+	m.click(t, db, r, 3_000, today) // not folded yet
 	pairs := [][2]controlplane.Dimension{
-		{controlplane.Devices, controlplane.Countries}, {controlplane.Countries, controlplane.Cities},
-		{controlplane.Referrers, controlplane.Browsers}, {controlplane.Systems, controlplane.Referrers},
+		{controlplane.Devices, controlplane.Countries},
+		{controlplane.Countries, controlplane.Cities},
+		{controlplane.Referrers, controlplane.Browsers},
+		{controlplane.Systems, controlplane.Referrers},
 	}
 	requireEqual := func() {
 		t.Helper()
@@ -128,7 +130,7 @@ func TestCrossedClicks_EqualAnIndependentCount(t *testing.T) {
 	// cells alone.
 	_, kept := m.cross(&q, func(*madeUpLink) bool { return true }, date(-5), date(-1))
 	exec(t, hand, `UPDATE workspace SET settings = '{"events": "sampled", "events_sample": 10}'`)
-	m.click(t, db, r, 2_000, 5, today)
+	m.click(t, db, r, 2_000, today)
 	_, clicks = m.cross(&q, func(*madeUpLink) bool { return true }, date(-5), date(-1))
 	q.Code = ""
 	got, all = crossed(t, db, 1, q, 0, controlplane.LinkGroup{}, date(-5), date(-1))

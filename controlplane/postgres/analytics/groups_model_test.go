@@ -40,7 +40,7 @@ func TestGroupClicks_FollowAModel(t *testing.T) {
 			_, err := hand.Exec(t.Context(), `UPDATE link SET deleted_at = CASE WHEN $1 THEN now() END WHERE code = $2`, l.deleted, l.code)
 			require.NoError(t, err)
 		case "click":
-			m.click(t, db, r, rapid.IntRange(1, 20).Draw(rt, "clicks"), 5, today)
+			m.click(t, db, r, rapid.IntRange(1, 20).Draw(rt, "clicks"), today)
 		case "fold":
 			fold(t, db)
 		}

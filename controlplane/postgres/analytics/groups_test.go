@@ -71,14 +71,14 @@ func makeUp(t *testing.T, db *postgres.DB, hand *pgx.Conn, r *rand.Rand, links i
 	return m
 }
 
-// click sends n clicks within some days before a moment, as one batch.
-func (m *madeUp) click(t *testing.T, db *postgres.DB, r *rand.Rand, n, days int, before time.Time) {
+// click sends n clicks within the five days before a moment, as one batch.
+func (m *madeUp) click(t *testing.T, db *postgres.DB, r *rand.Rand, n int, before time.Time) {
 	t.Helper()
 	byLink := make(map[*madeUpLink]*waypost.LinkClicks)
 	for range n {
 		c := madeUpClick{
 			link: m.links[int(float64(len(m.links))*r.Float64()*r.Float64())], profile: uint32(r.IntN(len(people))),
-			at:      before.Add(-time.Duration(r.Int64N(int64(days) * int64(24*time.Hour)))).Truncate(time.Millisecond),
+			at:      before.Add(-time.Duration(r.Int64N(int64(5 * 24 * time.Hour)))).Truncate(time.Millisecond),
 			visitor: r.Uint64N(5_000) + 1,
 		}
 		if people[c.profile].Bot {
@@ -345,7 +345,7 @@ func testGroupClicks(t *testing.T, kept bool) {
 	m := makeUp(t, db, hand, r, 300)
 	today := time.Now().UTC().Truncate(24 * time.Hour)
 	for range 10 {
-		m.click(t, db, r, 6_000, 5, today)
+		m.click(t, db, r, 6_000, today)
 	}
 	fold(t, db)
 	// Clocks in Berlin and St. John's change between the first day and the last.
@@ -355,9 +355,9 @@ func testGroupClicks(t *testing.T, kept bool) {
 	yesterday := today.AddDate(0, 0, -1).Format(time.DateOnly)
 	m.requireTables(t, db, "2026-03-29", "2026-03-30", "2026-03-27", "2026-03-28")
 	week := today.AddDate(0, 0, -6).Format(time.DateOnly)
-	m.click(t, db, r, 6_000, 5, today)
+	m.click(t, db, r, 6_000, today)
 	fold(t, db)
-	m.click(t, db, r, 6_000, 5, today) // not folded yet
+	m.click(t, db, r, 6_000, today) // not folded yet
 	recount()
 	m.requireGroups(t, db, week, yesterday)
 	m.requireGroups(t, db, "2026-03-01", yesterday)

@@ -21,7 +21,7 @@ import (
 // have the tag `medium`, and 1,000 the tag `small`.
 func fillStatistics(b *testing.B, hand *pgx.Conn, links int) {
 	b.Helper()
-	exec(b, hand, `SET session_replication_role = replica`)
+	exec(b, hand, `SET statement_timeout = 0; SET session_replication_role = replica`)
 	exec(b, hand, `INSERT INTO domain (id, host, workspace_id) VALUES (2, 'own.example', 1)`)
 	_, err := hand.Exec(b.Context(), `
 		INSERT INTO link (workspace_id, domain_id, code, original_url, created_by, tags)
