@@ -191,6 +191,17 @@ export async function comparesTags(c) {
   c.assert.equal(new URL(page.url()).searchParams.has("lines"), false);
   // A time is compared with another one, and begins at a moment where asked.
   await page.goto(`${c.base}/console/overview?tag=${tags[0]}`);
+  await page.getByText("Public pages").click();
+  await page.getByText(`all links with the tag ${tags[0]},`).waitFor();
+  await page.getByLabel("Title of a new page").fill(`${tags[0]} page`);
+  await page.getByRole("button", { name: "Publish" }).click();
+  const dialog = page.getByRole("dialog", { name: "The page is public" });
+  const shown = await fetch(await dialog.getByLabel("Address of the page", { exact: true }).textContent());
+  c.assert.ok((await shown.text()).includes(`${tags[0]} page`), "the page has its title");
+  await dialog.getByRole("button", { name: "Done" }).click();
+  await page.getByRole("button", { name: `Withdraw: ${tags[0]} page` }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Withdraw" }).click();
+  await page.getByRole("button", { name: `Withdraw: ${tags[0]} page` }).waitFor({ state: "detached" });
   await page.getByLabel("Compare with").selectOption("other time");
   const [first, last] = [page.getByLabel("Other time, first day"), page.getByLabel("Other time, last day")];
   const day = await first.inputValue();

@@ -40,6 +40,7 @@ export default function Overview() {
   }, []);
   useRenewal(links.reload);
   const group = groupOf(query);
+  const withTags = tagsOf(query["tag"]);
   return (
     <>
       <h1>{shared("overview")}</h1>
@@ -47,6 +48,7 @@ export default function Overview() {
         <>
           <Filters />
           <Views />
+          {withTags.length === 1 && <Views key={withTags[0]} tag={withTags[0]!} />}
           <Clicks key={JSON.stringify(group)} group={group} />
           <Crossed group={group} days={daysOf(chosenSpan(query).range)} />
           <Groups />

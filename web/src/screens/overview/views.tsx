@@ -16,8 +16,9 @@ import { viewOf } from "./group";
 type View = Schemas["View"];
 
 /** Views saves the filters of the address under a name, and lists those that are saved. With
- * a link, it publishes pages of the link's clicks, and lists them. */
-export function Views({ link }: { link?: Schemas["Link"] }) {
+ * a link or a tag, it publishes pages of the clicks, and lists them. */
+export function Views({ link, tag }: { link?: Schemas["Link"]; tag?: string }) {
+  const pages = link ?? tag;
   const { query } = useLocation();
   const [name, setName] = useState("");
   const [days, setDays] = useState("30");
@@ -27,11 +28,13 @@ export function Views({ link }: { link?: Schemas["Link"] }) {
   const list = useLoad(async (signal) => {
     const { views } = await ask(client.GET("/api/v1/stats/views", { signal }));
     const host = link && (await ask(client.GET("/api/v1/domains", { signal }))).domains.find((d) => d.shared)?.host;
-    return views.filter((v) => (link ? v.short_code === link.short_code && (v.domain || host) === link.domain : !v.public));
-  }, [link?.id]);
+    return views.filter((v) => (link ? v.short_code === link.short_code && (v.domain || host) === link.domain : tag ? v.tag === tag : !v.public));
+  }, [link?.id, tag]);
   const save = async () => {
     const made = await ask(client.POST("/api/v1/stats/views", {
-      body: link ? { name, public: true, short_code: link.short_code, domain: link.domain, days: Number(days), tz: zone } : { name, query: viewOf(query) },
+      body: pages
+        ? { name, public: true, ...(link ? { short_code: link.short_code, domain: link.domain } : { tag: tag! }), days: Number(days), tz: zone }
+        : { name, query: viewOf(query) },
     }));
     setName("");
     setPath(made.path ?? "");
@@ -44,18 +47,18 @@ export function Views({ link }: { link?: Schemas["Link"] }) {
     list.reload();
   };
   const writes = can("links:write");
-  const title = link ? text("pages") : text("views");
-  const away = link ? text("withdraw") : shared("remove");
+  const title = pages ? text("pages") : text("views");
+  const away = pages ? text("withdraw") : shared("remove");
   return (
     <details class="card">
       <summary>{title}</summary>
-      {link && <p class="hint">{text("pagesHint")}</p>}
+      {pages && <p class="hint">{link ? text("pagesHint") : text("tagPagesHint", { tag: tag! })}</p>}
       <Await of={list}>
         {(views) => views.length > 0 && (
           <ul class="lines">
             {views.map((v) => (
               <li key={v.id}>
-                {link ? <span class="clip grow" dir="auto">{v.name}</span> : <a class="clip grow" dir="auto" href={`/console/overview?${v.query}`}>{v.name}</a>}
+                {pages ? <span class="clip grow" dir="auto">{v.name}</span> : <a class="clip grow" dir="auto" href={`/console/overview?${v.query}`}>{v.name}</a>}
                 {writes && (
                   <>
                     <button type="button" class="small" aria-label={`${text("rename")}: ${v.name}`} onClick={() => setAsked({ of: v, name: v.name })}>{text("rename")}</button>
@@ -75,10 +78,10 @@ export function Views({ link }: { link?: Schemas["Link"] }) {
             void act.run(save);
           }}
         >
-          <Field label={link ? text("pageName") : text("viewName")} value={name} set={setName} required maxLength={100} dir="auto" autocomplete="off" fault={act.failure?.fields["name"]}>
-            <button disabled={act.busy}>{link ? text("publish") : shared("save")}</button>
+          <Field label={pages ? text("pageName") : text("viewName")} value={name} set={setName} required maxLength={100} dir="auto" autocomplete="off" fault={act.failure?.fields["name"]}>
+            <button disabled={act.busy}>{pages ? text("publish") : shared("save")}</button>
           </Field>
-          {link && <Choice label={text("days")} value={days} set={setDays} options={["7", "30", "90", "366"].map((n) => [n, text("lastDays", { n: Number(n) })] as const)} />}
+          {pages && <Choice label={text("days")} value={days} set={setDays} options={["7", "30", "90", "366"].map((n) => [n, text("lastDays", { n: Number(n) })] as const)} />}
         </form>
       )}
       <Trouble failure={act.failure} />
