@@ -70,7 +70,7 @@ func controlSettings(all config.Config) (node.Config, error) {
 		Addr: cfg.Addr, FleetAddr: cfg.FleetListen, AdminAddr: cfg.AdminAddr, BaseURL: cfg.BaseURL, Contact: cfg.Contact,
 		TLS: node.TLS{CertFile: cfg.TLSCertFile, KeyFile: cfg.TLSKeyFile, ClientCAFile: cfg.ClientCAFile}, CodeLength: cfg.CodeLength,
 		SigningGeneration: uint32(cfg.SigningGeneration), EdgeToken: cfg.EdgeToken.Reveal(), Replica: cfg.Replica,
-		AllowPrivateTargets: cfg.AllowPrivateTargets, OwnHosts: cfg.OwnHosts, DNSResolvers: cfg.DNSResolvers,
+		AllowPrivateTargets: cfg.AllowPrivateTargets, OwnHosts: cfg.OwnHosts, DNSResolvers: cfg.DNSResolvers, CORSOrigins: cfg.CORSOrigins,
 		StrictHosts: cfg.StrictHosts, FreeSharedCodes: cfg.SharedCodes == "free", Anonymous: cfg.AnonymousWorkspace,
 		RateLimit: cfg.RateLimit,
 		Cleanup:   all.Cleanup.Enabled, Reaper: controlplane.ReaperConfig{

@@ -81,6 +81,9 @@ type Config struct {
 	// Limits bound requests and failed attempts to authenticate; default: no limit.
 	Limits Limits
 
+	// Origins are those of web pages that may call the API with a key; "*" stands for all.
+	Origins []string
+
 	// Console serves the console under [ConsolePath]; nil: no console.
 	Console http.Handler
 
@@ -158,7 +161,7 @@ func New(c Config) http.Handler {
 	registerLive(rt, &liveAPI{clicks: c.Clicks, fleet: fleet, auth: auth, stopping: c.Stopping})
 	registerAdmin(rt, &adminAPI{workspaces: c.Workspaces, cleanup: c.Cleanup, digests: c.Digests, node: c.Node})
 	rt.document.serve(rt.mux)
-	return rt
+	return allowOrigins(c.Origins, rt)
 }
 
 // shortURLs makes the URLs that visitors follow.

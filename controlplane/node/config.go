@@ -43,6 +43,7 @@ type Config struct {
 	AllowPrivateTargets bool
 	OwnHosts            []string // in addition to the host of BaseURL
 	DNSResolvers        []string // HOST:PORT; empty: the system's resolvers
+	CORSOrigins         []string // of web pages that may call the API
 	StrictHosts         bool
 	FreeSharedCodes     bool
 	Anonymous           bool                      // requests without an API key act as the default workspace

@@ -36,7 +36,7 @@ func (c *control) routes(stopping <-chan struct{}) (public, fleet http.Handler, 
 		},
 		Node: c.cfg.Node, FleetURL: c.fleetURL(),
 		BaseURL: c.cfg.BaseURL, Contact: c.cfg.Contact, Version: c.cfg.Version, Now: c.db.Now, Logger: c.log, Metrics: c.registry,
-		Console: console, Stopping: stopping,
+		Origins: c.cfg.CORSOrigins, Console: console, Stopping: stopping,
 		RequestTimeout: failpoint.Limit("a request takes at most", 0),
 		Limits: httpapi.Limits{
 			Requests:   limit.NewRequests(c.cfg.RateLimit, burstSeconds*c.cfg.RateLimit, nil),

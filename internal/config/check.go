@@ -53,12 +53,23 @@ func (c *Control) Check() error {
 		each(resolver, "control.dns_resolvers", c.DNSResolvers),
 		oneOf("control.shared_codes", c.SharedCodes, "plain", "free"),
 		prefixed("control.trusted_proxies", networks),
+		c.checkCORS(),
 		between("control.code_length", c.CodeLength, 5, 10),
 		between("control.signing_generation", c.SigningGeneration, 1, replication.MaxGeneration),
 		between("control.events_keep_months", c.EventsKeepMonths, 1, 1_200),
 		between("control.rate_limit", c.RateLimit, 0, 1_000_000),
 		required("control.data_dir", c.DataDir, "give --data-dir, the directory in which this control plane remembers which keys were issued"),
 	)
+}
+
+// checkCORS accepts origins as browsers send them, and * for all.
+func (c *Control) checkCORS() error {
+	for _, from := range c.CORSOrigins {
+		if err := origin("control.cors_origins", from); from != "*" && (err != nil || strings.HasSuffix(from, "/")) {
+			return fmt.Errorf("control.cors_origins: %q is no origin such as https://shop.example.com", from)
+		}
+	}
+	return nil
 }
 
 // Check judges the settings of the cleanup.

@@ -58,6 +58,7 @@ type Control struct {
 	StrictHosts         bool     `yaml:"strict_hosts" help:"answer 404 for hosts that are no domain; false: such a host means the domain of base_url"`
 	SharedCodes         string   `yaml:"shared_codes" help:"custom codes on the domain of base_url: plain, 4 to 32 of A-Z, a-z, 0-9, _ and -, because strangers share it; or free, the codes of all other domains, for installations in which all users trust each other"`
 	TrustedProxies      []string `yaml:"trusted_proxies" help:"networks whose X-Forwarded-* headers count, such as 10.0.0.0/8"`
+	CORSOrigins         []string `yaml:"cors_origins" help:"origins of web pages that may call the API with a key, such as https://shop.example.com; * for all; empty: none, as browsers refuse it"`
 	CodeLength          int      `yaml:"code_length" help:"length of generated codes, 5 to 10; fixed once the cluster exists"`
 	AnonymousWorkspace  bool     `yaml:"anonymous_workspace" help:"for development only: requests without an API key act as the default workspace"`
 	EventsKeepMonths    int      `yaml:"events_keep_months" help:"whole months for which events are kept, besides the current one"`

@@ -224,6 +224,7 @@ func TestChecksNameTheSettingAndWhatToDo(t *testing.T) {
 		"WAYPOST_CONTROL_CODE_LENGTH=11":                    "control.code_length: 11 is not between 5 and 10",
 		"WAYPOST_CONTROL_RATE_LIMIT=-1":                     "control.rate_limit: -1 is not between 0 and 1000000",
 		"WAYPOST_CONTROL_TRUSTED_PROXIES=10.0.0.0/99":       "control.trusted_proxies: ",
+		"WAYPOST_CONTROL_CORS_ORIGINS=*,https://a.example/": "control.cors_origins: \"https://a.example/\" is no origin",
 		"WAYPOST_EDGE_NODE=a/b":                             "edge.node: ",
 		"WAYPOST_EDGE_DATA_DIR=":                            "edge.data_dir is missing",
 		"WAYPOST_EDGE_NODE_KEY_FILE=/k":                     "edge.node_cert_file and edge.node_key_file belong together",

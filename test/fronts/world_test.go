@@ -54,7 +54,7 @@ func newWorld(t *testing.T) *world {
 		c, err := devtest.StartControl(t, devtest.ControlConfig{
 			Database: database, DataDir: filepath.Join(root, node), Region: "us-east-1", Node: node,
 			Env: []string{
-				"WAYPOST_CONTROL_TRUSTED_PROXIES=127.0.0.1/32",
+				"WAYPOST_CONTROL_TRUSTED_PROXIES=127.0.0.1/32", "WAYPOST_CONTROL_CORS_ORIGINS=https://tool.example.com",
 				"WAYPOST_CONTROL_TLS_CERT_FILE=" + filepath.Join(dir, "control.pem"), "WAYPOST_CONTROL_TLS_KEY_FILE=" + filepath.Join(dir, "control-key.pem"),
 			},
 		})
