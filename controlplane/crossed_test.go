@@ -84,3 +84,17 @@ func TestClicks_CrossedAreOfALinkAndBounded(t *testing.T) {
 	}
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(ask(func(q *controlplane.CrossedQuery) { q.Code = "summer" })))
 }
+
+func TestClicks_GroupStatsOfACodeAreThoseOfItsLink(t *testing.T) {
+	clicks := controlplane.NewClicks(&crossing{}, func() time.Time { return noon })
+	l, err := clicks.LinkStats(t.Context(), actor, "", "spring", controlplane.StatsQuery{})
+	require.NoError(t, err)
+	g, err := clicks.GroupStats(t.Context(), actor, controlplane.GroupQuery{Code: "spring"}, controlplane.StatsQuery{Top: 10})
+	require.NoError(t, err)
+	require.Equal(t, l.Stats, g.Stats)
+	require.EqualValues(t, 1, g.Links)
+	for _, other := range []controlplane.GroupQuery{{Code: "spring", Creator: "ann"}, {Code: "spring", Tags: []string{"mail"}}} {
+		_, err = clicks.GroupStats(t.Context(), actor, other, controlplane.StatsQuery{})
+		require.Equal(t, waypost.EInvalid, waypost.CodeOf(err))
+	}
+}

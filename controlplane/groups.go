@@ -25,11 +25,12 @@ type GroupQuery struct {
 	Tags    []string
 	Host    string // of a domain; "" for any
 	Creator string
+	Code    string // of one link under Host, or a pattern: without Tags and Creator
 }
 
 // IsZero reports whether a query selects all links of the workspace, deleted ones
 // included.
-func (q *GroupQuery) IsZero() bool { return len(q.Tags) == 0 && q.Host == "" && q.Creator == "" }
+func (q *GroupQuery) IsZero() bool { return len(q.Tags) == 0 && q.Host == "" && q.Creator == "" && q.Code == "" }
 
 // GroupCounted holds the counts of a group of links.
 type GroupCounted struct {
@@ -95,6 +96,13 @@ func (s *Clicks) find(ctx context.Context, actor Actor, q *GroupQuery) (g LinkGr
 func (s *Clicks) GroupStats(ctx context.Context, actor Actor, group GroupQuery, q StatsQuery) (GroupStats, error) {
 	if q.Top < 0 || q.Top > MaxTopLinks {
 		return GroupStats{}, waypost.Errorf(waypost.EInvalid, "top must be 0 to %d", MaxTopLinks)
+	}
+	if group.Code != "" {
+		if len(group.Tags) > 0 || group.Creator != "" {
+			return GroupStats{}, waypost.Errorf(waypost.EInvalid, "a link is named by code and domain alone")
+		}
+		l, err := s.LinkStats(ctx, actor, group.Host, group.Code, q)
+		return GroupStats{WorkspaceStats: WorkspaceStats{Stats: l.Stats, Top: TopLinks{Exact: true}}, Links: 1}, err
 	}
 	now := s.now()
 	span, err := NewSpan(q, now)

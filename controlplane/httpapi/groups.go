@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/csv"
 	"net/http"
@@ -28,11 +29,11 @@ type ofGroup struct {
 	CreatedBy string   `query:"created_by" maxLength:"512" example:"ann@example.com" doc:"Creator of the links, as they show it."`
 }
 
-// inGroup holds these, and parameters that are refused with an explanation.
+// inGroup holds these, and the parameters that name one link instead.
 type inGroup struct {
 	ofGroup
-	Code    string `query:"code" maxLength:"256" doc:"Refused: a single link, and a pattern, has its statistics under its code."`
-	Pattern string `query:"pattern" maxLength:"256" doc:"Refused likewise."`
+	Code    string `query:"code" maxLength:"256" example:"spring-sale" doc:"Short code of one link, in the domain, instead of a group. Its statistics have no top; /api/v1/urls/{code}/stats has more about it."`
+	Pattern string `query:"pattern" maxLength:"256" example:"docs/*" doc:"A pattern, likewise."`
 }
 
 // group returns the group that a client names.
@@ -50,12 +51,10 @@ func (in *ofGroup) group() (controlplane.GroupQuery, error) {
 
 func (in *inGroup) group() (controlplane.GroupQuery, error) {
 	q, err := in.ofGroup.group()
-	switch {
-	case in.Code != "":
-		return q, invalid("query.code", "ask for the statistics of one link at /api/v1/urls/{code}/stats")
-	case in.Pattern != "":
-		return q, invalid("query.pattern", "ask for the statistics of a pattern at /api/v1/urls/{code}/stats, with the pattern as the code")
+	if in.Code != "" && in.Pattern != "" {
+		return q, invalid("query.pattern", "give a code or a pattern, not both")
 	}
+	q.Code = cmp.Or(in.Code, in.Pattern)
 	return q, err
 }
 

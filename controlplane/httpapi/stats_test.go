@@ -115,9 +115,11 @@ func TestStats_OfAGroupOfLinks(t *testing.T) {
 	}}, f.groups)
 	require.NotContains(t, object(t, a.do(call{path: "/api/v1/stats", key: statsKey}).text), "links", "of the workspace")
 	requireProblem(t, a.do(call{path: "/api/v1/stats?domain=unknown.example", key: statsKey}), 404, "not-found")
-	for query, hint := range map[string]string{
-		"code=spring": "/api/v1/urls/{code}/stats", "pattern=a/*": "/api/v1/urls/{code}/stats", "tag=%22a": "commas",
-	} {
+	f.groups = nil
+	a.do(call{path: "/api/v1/stats?code=spring", key: statsKey})
+	a.do(call{path: "/api/v1/stats?pattern=a/*&domain=go.example.com", key: statsKey})
+	require.Equal(t, []controlplane.GroupQuery{{Code: "spring"}, {Code: "a/*", Host: "go.example.com"}}, f.groups)
+	for query, hint := range map[string]string{"code=spring&pattern=a/*": "not both", "tag=%22a": "commas"} {
 		res := a.do(call{path: "/api/v1/stats?" + query, key: statsKey})
 		requireProblem(t, res, 422, "invalid")
 		require.Contains(t, res.text, hint)

@@ -177,6 +177,7 @@ long_forms() {
     "Import_GoesOnWhereTheControlPlaneWasKilledIsUndoneAndMended Links_AreImportedAndRedirectedByteForByte" -race
   long_form "a worker of imports is killed at each place, twice; 10,000 parts" ./controlplane/imports \
     "Imports_MakeTheSameLinksWhereverAWorkerIsKilled Imports_UndoGoesOnWhereAWorkerWasKilled Imports_PartsMayComeInAnyOrder" -race
+  long_form "a million clicks of groups are counted twice" ./controlplane/postgres/analytics GroupClicks_EqualAnIndependentCount
   long_form "a takedown reaches ten edges" ./cmd/waypost Takedown_ReachesEveryEdgeAndOutlastsRestartsAndARestore -race
   WAYPOST_BOOTSTRAP_LINKS=1000000 long_form "a bootstrap of a million links is killed ten times" ./edge/replica Bootstrap_ResumesAfterKills
   WAYPOST_WEEK=zipf long_form "a week of clicks, most on few links" ./edge/clicks Compaction_WeekOfClicksFitsTheQuota

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -344,7 +345,11 @@ func testGroupClicks(t *testing.T, kept bool) {
 	r := rand.New(rand.NewPCG(1, 2))
 	m := makeUp(t, db, hand, r, 300)
 	today := time.Now().UTC().Truncate(24 * time.Hour)
-	for range 10 {
+	batches := 10
+	if os.Getenv("TEST_LONG") != "" {
+		batches = 167 // a million clicks
+	}
+	for range batches {
 		m.click(t, db, r, 6_000, today)
 	}
 	fold(t, db)

@@ -152,7 +152,7 @@ func (c *topCount) top(ctx context.Context, limit int, log *slog.Logger) (top []
 	links, unlisted := bounds[:len(bounds)-1], bounds[len(bounds)-1].Most
 	var known []rollup.LinkCount
 	left := max(daysCounted/int(c.end-c.first), 2*limit)
-	if !c.allParts {
+	if !c.allParts || c.partly {
 		left = min(left, 20*limit) // the result is inexact, however much is counted
 	}
 	for n := 2 * limit; ; n *= 2 {
