@@ -17133,9 +17133,9 @@ export interface operations {
                 domain?: string;
                 /** @description Creator of the links, as they show it. */
                 created_by?: string;
-                /** @description Refused: a single link, and a pattern, has its statistics under its code. */
+                /** @description Short code of one link, in the domain, instead of a group. Its statistics have no top; /api/v1/urls/{code}/stats has more about it. */
                 code?: string;
-                /** @description Refused likewise. */
+                /** @description A pattern, likewise. */
                 pattern?: string;
                 /** @description Start of the range: a date, for its start in the time zone, or a time (RFC 3339). Default: 30 days, including the last. */
                 from?: string;
