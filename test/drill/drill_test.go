@@ -363,7 +363,12 @@ func TestDrill_PostgreSQLAndTheControlPlanesDiskAreLost(t *testing.T) {
 
 	// A system with links, deleted links and a budget, under load.
 	// A new edge is waited for once it has reported.
-	require.True(t, eventually(func() bool { return strings.Count(d.done("edges"), " alive ") == len(d.edges) }))
+	var shown string
+	alive := eventually(func() bool {
+		shown = d.done("edges")
+		return strings.Count(shown, " alive ") == len(d.edges)
+	})
+	require.True(t, alive, shown)
 	kept := d.mustCreate(d.plane.API, links)
 	deleted := d.mustCreate(d.plane.API, 5)
 	d.remove(deleted)
