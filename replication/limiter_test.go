@@ -132,6 +132,39 @@ func TestServer_RefusesMoreSnapshotsThanItMayServe(t *testing.T) {
 	})
 }
 
+func TestServer_EndsALongSnapshotInFavourOfOthers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w, s := newBusy(t, 512, func(c *replication.ServerConfig) { c.Turn = time.Minute })
+		slow := w.knock(t, "slow")
+		time.Sleep(2 * time.Minute)
+		s.gate <- struct{}{}
+		w.running(t, 1) // no other has asked
+		w.knock(t, "other")
+		s.gate <- struct{}{}
+		frames := slow.frames(t)
+		require.Equal(t, "bye", frames[len(frames)-1])
+		w.running(t, 0)
+	})
+}
+
+func TestFollower_GoesOnWhereALongSnapshotEnded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w, s := newBusy(t, 512, func(c *replication.ServerConfig) { c.Turn = time.Minute })
+		slow := follow(t, w.network, nil)
+		synctest.Wait()
+		time.Sleep(2 * time.Minute)
+		w.knock(t, "other")
+		s.gate <- struct{}{}
+		synctest.Wait()
+		w.running(t, 0)
+		close(s.gate)
+		slow.requireEqual(t, s.Source)
+		require.Equal(t, 1, slow.sink.Restores())
+		require.Equal(t, 1, slow.Status().Snapshots)
+		require.EqualValues(t, 2, w.metric("snapshots_total"))
+	})
+}
+
 // hurried is a source that takes a moment for each range.
 type hurried struct {
 	*replicationtest.Source

@@ -57,11 +57,12 @@ type ServerLimits struct {
 	MaxPoll   time.Duration // between looks at a quiet source; 100 ms
 	Heartbeat time.Duration // 1 s
 
-	MaxFollowers int // on the stream at once; 1000
-	MaxSnapshots int // at once, and as many readings of sums; 4
-	HeldBytes    int // of records that a snapshot holds before it sends them; 64 MiB
-	RingBytes    int // of frames kept for sharing; 32 MiB
-	RingFrames   int // kept for sharing; 4096
+	MaxFollowers int           // on the stream at once; 1000
+	MaxSnapshots int           // at once, and as many readings of sums; 4
+	Turn         time.Duration // that a snapshot may take while others are refused; 30 min
+	HeldBytes    int           // of records that a snapshot holds before it sends them; 64 MiB
+	RingBytes    int           // of frames kept for sharing; 32 MiB
+	RingFrames   int           // kept for sharing; 4096
 	// CatchUpBytes bounds the frames that followers behind the ring have read and not sent,
 	// except one of the usual size for each follower; 64 MiB.
 	CatchUpBytes int
@@ -80,6 +81,7 @@ func (c ServerLimits) withDefaults() ServerLimits {
 	c.Heartbeat = cmp.Or(c.Heartbeat, time.Second)
 	c.MaxFollowers = cmp.Or(c.MaxFollowers, 1000)
 	c.MaxSnapshots = cmp.Or(c.MaxSnapshots, 4)
+	c.Turn = cmp.Or(c.Turn, 30*time.Minute)
 	c.HeldBytes = cmp.Or(c.HeldBytes, 64<<20)
 	c.RingBytes = cmp.Or(c.RingBytes, 32<<20)
 	c.RingFrames = cmp.Or(c.RingFrames, 4096)

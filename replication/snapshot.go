@@ -77,14 +77,16 @@ func (s *Server) serveSlots(w http.ResponseWriter, r *http.Request, l *limiter, 
 		return
 	}
 	defer s.board.leave()
-	if !l.enter() {
+	t, ok := l.enter()
+	if !ok {
 		w.Header().Set(HeaderBusy, "1")
 		refuse(w, errTooMany)
 		return
 	}
-	leave := sync.OnceFunc(l.leave)
+	leave := sync.OnceFunc(t.leave)
 	defer leave()
 	c := s.open(w, r, s.newest(r.Context(), head))
+	c.turn = t
 	err = serve(c)
 	leave() // before a follower is told why it is sent away, which may take long
 	c.close(r.Context(), err)
@@ -144,7 +146,10 @@ func (c *followerConn) snapshot(ctx context.Context, runs []run) error {
 		c.server.cfg.Points.Hit("send snapshot: range sent")
 		count += part.count
 		if c.server.board.view(waypost.Position{}).draining {
-			return c.bye()
+			return c.bye("")
+		}
+		if c.turn.over(c.server.cfg.Turn) {
+			return c.bye("others wait for a snapshot: ask again")
 		}
 	}
 }
@@ -210,7 +215,7 @@ func await[T any](ctx context.Context, c *followerConn, read func(context.Contex
 		case <-beat.C:
 			v := c.server.board.view(waypost.Position{})
 			if v.draining {
-				return none, c.bye()
+				return none, c.bye("")
 			}
 			if err := c.send(frameHeartbeat, v.heartbeat); err != nil {
 				return none, err

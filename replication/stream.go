@@ -70,7 +70,8 @@ type followerConn struct {
 	rc     *http.ResponseController
 	log    *slog.Logger
 	hello  Head
-	torn   bool // a frame was not sent to its end
+	turn   *turn // to read slots; nil on the stream
+	torn   bool  // a frame was not sent to its end
 
 	digest string // of the follower's blocks; "": it takes none
 	blocks uint64 // place of the last block that it has
@@ -214,9 +215,9 @@ func (c *followerConn) reset(reason ResetReason, text string) error {
 	return errEnded
 }
 
-// bye ends the connection, because the server drains or its source is none at present.
-func (c *followerConn) bye() error {
-	if err := c.send(frameBye, byeFrame("")); err != nil {
+// bye ends the connection; why is "" when the server drains.
+func (c *followerConn) bye(why string) error {
+	if err := c.send(frameBye, byeFrame(why)); err != nil {
 		return err
 	}
 	return errEnded
@@ -264,7 +265,7 @@ func (c *followerConn) follow(ctx context.Context, p waypost.Position) error {
 		wait := time.Duration(-1) // until woken
 		switch {
 		case v.draining, v.unfit:
-			return c.bye()
+			return c.bye("")
 		case v.onRing && len(v.entries) > 0:
 			next, err := c.sendEntries(v.entries, p, "send batch: sent")
 			if err != nil {
@@ -340,7 +341,7 @@ func (c *followerConn) catchUp(ctx context.Context, p waypost.Position) (waypost
 	case errors.Is(err, ErrOtherHistory):
 		return p, c.reset(ResetOtherHistory, err.Error())
 	case errors.Is(err, ErrBehind), errors.Is(err, ErrNoSource):
-		return p, c.bye()
+		return p, c.bye("")
 	case ctx.Err() != nil:
 		return p, ctx.Err()
 	case errors.Is(err, errCrowded):
