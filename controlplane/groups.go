@@ -30,7 +30,9 @@ type GroupQuery struct {
 
 // IsZero reports whether a query selects all links of the workspace, deleted ones
 // included.
-func (q *GroupQuery) IsZero() bool { return len(q.Tags) == 0 && q.Host == "" && q.Creator == "" && q.Code == "" }
+func (q *GroupQuery) IsZero() bool {
+	return len(q.Tags) == 0 && q.Host == "" && q.Creator == "" && q.Code == ""
+}
 
 // GroupCounted holds the counts of a group of links.
 type GroupCounted struct {

@@ -147,29 +147,33 @@ CREATE TABLE stats_question (
     first_day    date        NOT NULL,
     asked_at     timestamptz NOT NULL DEFAULT now(),
     begun_at     timestamptz, -- of the newest count, also of one that failed
+    took         interval,    -- and its time
+    fault        text,        -- why there can be no answer
     UNIQUE (workspace_id, key)
 );
 
 -- The newest answer to each. links are the ids of a group's links, as package analytics
--- packs them; days is a table of groups.
+-- packs them; names are the groups of a table with their number of links. No foreign key
+-- leads to the question, because a count would keep the question from being deleted as
+-- long as it takes; answers without a question are never read, and deleted soon.
 CREATE TABLE stats_answer (
-    question_id    bigint      PRIMARY KEY REFERENCES stats_question ON DELETE CASCADE,
+    question_id    bigint      PRIMARY KEY,
     workspace_id   bigint      NOT NULL,
     counted_at     timestamptz NOT NULL,
-    took           interval    NOT NULL,
     first_day      date        NOT NULL, -- days from here on are counted
     complete_until timestamptz,
     behind         text[]      NOT NULL,
     clicks         bigint      NOT NULL, -- of the group, in all time
     bot_clicks     bigint      NOT NULL,
     links          bytea,
-    days           json
+    names          json
 );
 
 -- The days of a group, as those of click_workspace_day. A day is exact as long as the
--- group has the same links, and the workspace as many clicks on that day.
+-- group has the same links, and the workspace as many clicks on that day. A day of a table
+-- has the clicks by name instead.
 CREATE TABLE stats_answer_day (
-    question_id      bigint NOT NULL REFERENCES stats_question ON DELETE CASCADE,
+    question_id      bigint NOT NULL,
     workspace_id     bigint NOT NULL,
     day              date   NOT NULL,
     workspace_clicks bigint NOT NULL,
@@ -179,6 +183,7 @@ CREATE TABLE stats_answer_day (
     breakdown        bytea  NOT NULL,
     visitors         bytea  NOT NULL,
     top              bytea  NOT NULL,
+    names            json,
     PRIMARY KEY (question_id, day)
 );
 SELECT click_protect(t) FROM unnest('{stats_question,stats_answer,stats_answer_day}'::regclass[]) t;

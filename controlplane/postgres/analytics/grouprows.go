@@ -54,83 +54,93 @@ SELECT 2, '', day - date '1970-01-01', least(sum(clicks), 9223372036854775807)::
 UNION ALL
 SELECT 3, '', 0, coalesce((SELECT count(*) FROM l) > $4 OR (SELECT count(*) FROM d) > $5, false)::integer, 0`
 
-// groupTable counts clicks by the names of groups and by day, from a day on.
+// groupTable counts clicks by the names of groups and by day. It has only what is not
+// zero, because names may have clicks on few days.
 type groupTable struct {
-	First  int32            `json:"first"`
-	Clicks []int64          `json:"clicks"` // of the workspace
-	Groups []groupTableName `json:"groups"`
+	links map[string]int64 // of each name
+	days  map[int32]*namedClicks
 }
 
-type groupTableName struct {
-	Name   string  `json:"name"`
-	Links  int64   `json:"links"`
-	Clicks []int64 `json:"clicks,omitzero"` // nil: it has none
-	Bots   []int64 `json:"bots,omitzero"`
+// namedClicks are the clicks of a day.
+type namedClicks struct {
+	workspace int64
+	names     map[string][2]int64 // and of these, of bots
 }
+
+// Bounds of the names of a table, and of the days on which names have clicks.
+const (
+	maxGroups    = 20_000
+	maxGroupDays = 2_000_000
+)
+
+var errManyGroups = waypost.Errorf(waypost.EInvalid,
+	"there are more than %d groups, or they have clicks on more than %d days in all, and no table of them is made", maxGroups, maxGroupDays)
 
 // readGroupTable counts the clicks of the days [first, end). It fails with errLarge if
-// there are more links, or more days of links, than the bounds allow; nil: any number.
+// there are more links, or more days of links, than the bounds allow; nil: any number. It
+// fails with errManyGroups if there are too many names.
 func readGroupTable(
 	ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, by controlplane.GroupBy, first, end int32, links, days *int,
 ) (*groupTable, error) {
-	t := &groupTable{First: first, Clicks: make([]int64, end-first)}
-	places := make(map[string]int)
-	of := func(name string) *groupTableName {
-		at, found := places[name]
-		if !found {
-			at = len(t.Groups)
-			places[name], t.Groups = at, append(t.Groups, groupTableName{Name: name})
+	t := &groupTable{links: make(map[string]int64), days: make(map[int32]*namedClicks)}
+	of := func(day int32) *namedClicks {
+		if t.days[day] == nil {
+			t.days[day] = &namedClicks{names: make(map[string][2]int64)}
 		}
-		return &t.Groups[at]
+		return t.days[day]
 	}
 	var kind int
 	var name string
 	var day int32
 	var n, bots int64
+	cells, large := 0, false
 	rows, _ := tx.Query(ctx, strings.ReplaceAll(selectGroupTable, "{names}", groupNames[by]), ws, first, end, links, days)
 	_, err := pgx.ForEachRow(rows, []any{&kind, &name, &day, &n, &bots}, func() error {
 		const links, ofName, ofWorkspace, cut = 0, 1, 2, 3
 		switch kind {
 		case links:
-			of(name).Links = n
+			t.links[name] = n
 		case ofName:
-			g := of(name)
-			if g.Clicks == nil {
-				g.Clicks, g.Bots = make([]int64, end-first), make([]int64, end-first)
-			}
-			g.Clicks[day-first], g.Bots[day-first] = n, bots
+			of(day).names[name] = [2]int64{n, bots}
+			cells++
 		case ofWorkspace:
-			t.Clicks[day-first] = n
+			of(day).workspace = n
 		case cut:
-			if n > 0 {
-				return errLarge
-			}
+			large = n > 0
+		}
+		if len(t.links) > maxGroups || cells > maxGroupDays {
+			return errManyGroups
 		}
 		return nil
 	})
+	if err == nil && large {
+		err = errLarge
+	}
 	return t, err
 }
 
 // rows returns the groups with their clicks of the days [first, end), and of as many days
 // before, and the clicks of the workspace.
 func (t *groupTable) rows(first, end int32) (c controlplane.GroupsCounted) {
-	// Days after the table have no clicks yet.
-	from, to := first-t.First, min(end-t.First, int32(len(t.Clicks)))
-	sum := func(days []int64, from, to int32) (n int64) {
-		for _, day := range days[min(from, int32(len(days))):min(to, int32(len(days)))] {
-			n += day
-		}
-		return n
+	places := make(map[string]int, len(t.links))
+	for name, links := range t.links {
+		places[name] = len(c.Rows)
+		c.Rows = append(c.Rows, controlplane.GroupRow{Name: name, Links: links, Days: make([]int64, end-first)})
 	}
-	c.Clicks = sum(t.Clicks, from, max(from, to))
-	for _, g := range t.Groups {
-		row := controlplane.GroupRow{Name: g.Name, Links: g.Links, Days: make([]int64, end-first)}
-		if g.Clicks != nil && from < to {
-			copy(row.Days, g.Clicks[from:to])
-			row.Clicks, row.Bots = sum(g.Clicks, from, to), sum(g.Bots, from, to)
+	for day, d := range t.days {
+		if day >= first && day < end {
+			c.Clicks += d.workspace
 		}
-		row.Before = sum(g.Clicks, from-(end-first), from)
-		c.Rows = append(c.Rows, row)
+		for name, n := range d.names {
+			at, known := places[name]
+			switch r := &c.Rows[at]; {
+			case !known || day >= end || day < 2*first-end:
+			case day < first:
+				r.Before += n[0]
+			default:
+				r.Clicks, r.Bots, r.Days[day-first] = r.Clicks+n[0], r.Bots+n[1], n[0]
+			}
+		}
 	}
 	return c
 }
@@ -145,21 +155,24 @@ func (db *Store) GroupRows(
 	if err != nil {
 		return c, err
 	}
+	var t *groupTable
 	as := scoped.TenantOf(ws).LookingUp()
-	err = db.pool.Transact(ctx, as, as.ReadOptions(), func(tx pgx.Tx) error {
+	err = db.pool.Transact(ctx, as, as.ReadOptions(), func(tx pgx.Tx) (err error) {
 		if kept != 0 {
 			stored := &keptReader{db: db, tx: tx, workspace: ws, question: kept}
-			c, err = stored.rows(ctx, first, end)
+			t, c.Kept, err = stored.table(ctx, before, end)
 			return err
 		}
-		t, err := readGroupTable(ctx, tx, ws, by, before, end, &tableLinks, &tableDays)
-		if err == nil {
-			c = t.rows(first, end)
-		}
+		t, err = readGroupTable(ctx, tx, ws, by, before, end, &tableLinks, &tableDays)
 		return err
 	})
 	if errors.Is(err, errLarge) {
 		err = question.keep(ctx, db.pool, ws, before)
 	}
-	return c, scoped.Classify("count the clicks of groups of links", err)
+	if err != nil {
+		return c, scoped.Classify("count the clicks of groups of links", err)
+	}
+	made := t.rows(first, end)
+	made.Kept = c.Kept
+	return made, nil
 }

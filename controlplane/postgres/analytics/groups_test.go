@@ -323,7 +323,9 @@ func (m *madeUp) shift(t *testing.T, hand *pgx.Conn, days int) {
 // keep counts the kept questions that are due.
 func keep(t *testing.T, db *postgres.DB) {
 	t.Helper()
-	require.NoError(t, db.NewRoller(nil).KeepAnswers(t.Context()))
+	for range 20 { // one of each workspace at a time
+		require.NoError(t, db.NewRoller(nil).KeepAnswers(t.Context()))
+	}
 }
 
 func TestGroupClicks_EqualAnIndependentCount(t *testing.T) {
@@ -522,5 +524,78 @@ func TestKeptAnswers_TellTheirAgeAndGoWithForgottenClicks(t *testing.T) {
 	require.Equal(t, waypost.ECounting, waypost.CodeOf(err))
 	exec(t, hand, `UPDATE stats_question SET asked_at = now() - interval '31 days'`)
 	keep(t, db)
-	require.Zero(t, number(t, hand, `SELECT count(*) FROM stats_question`))
+	require.Zero(t, number(t, hand, `SELECT (SELECT count(*) FROM stats_question) + (SELECT count(*) FROM stats_answer_day)`))
+}
+
+func TestKeptAnswers_OfDaysToComeAndOfManyNamesDoNoHarm(t *testing.T) {
+	db, hand := open(t)
+	analytics.LimitGroups(t, 0, 0)
+	insert(t, db, link("one"))
+	exec(t, hand, `UPDATE link SET tags = '{spring}'`)
+	send(t, db, 1, rows("one", 1, 0, 5, time.Now()))
+	today := int32(time.Now().Unix() / 86400)
+	ask := func(first, end int32) (controlplane.GroupsCounted, error) {
+		return db.GroupRows(t.Context(), waypost.DefaultWorkspace, controlplane.ByTag, first, end)
+	}
+	for _, span := range [][2]int32{{today + 3, today + 4}, {0, 366}, {today, today + 1}, {2_900_000, 2_900_001}} {
+		_, err := ask(span[0], span[1])
+		if waypost.CodeOf(err) == waypost.ECounting {
+			keep(t, db)
+			_, err = ask(span[0], span[1])
+		}
+		require.NoError(t, err, "%v", span)
+	}
+	table, err := ask(today, today+1)
+	require.NoError(t, err)
+	require.Equal(t, []controlplane.GroupRow{{Name: "spring", Links: 1, Clicks: 5, Days: []int64{5}}}, table.Rows)
+	s := span(t, time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 1, 2, 0, 0, 0, 0, time.UTC), controlplane.ByDay, nil)
+	_, err = db.GroupClicks(t.Context(), waypost.DefaultWorkspace, controlplane.LinkGroup{Tags: []string{"spring"}}, s, nil, 1)
+	require.Equal(t, waypost.ECounting, waypost.CodeOf(err))
+	keep(t, db)
+
+	exec(t, hand, `UPDATE link SET tags = ARRAY(SELECT 'tag-' || i FROM generate_series(1, 20001) i)`)
+	exec(t, hand, `UPDATE stats_question SET begun_at = NULL`)
+	keep(t, db)
+	_, err = ask(today, today+1)
+	require.Equal(t, waypost.EInvalid, waypost.CodeOf(err))
+	require.Contains(t, err.Error(), "20000 groups")
+}
+
+func TestKeptAnswers_ForgetLinksThatArePurged(t *testing.T) {
+	db, hand := open(t)
+	analytics.LimitGroups(t, 0, 0)
+	insert(t, db, link("stays"), link("goes"))
+	exec(t, hand, `UPDATE link SET tags = '{spring}'`)
+	send(t, db, 1, rows("stays", 1, 0, 5, time.Now()), rows("goes", 1, 1, 7, time.Now()))
+	fold(t, db)
+	s := span(t, time.Now().Add(-24*time.Hour), time.Now().Add(time.Hour), controlplane.ByHour, nil)
+	clicks := func() (sum int64) {
+		exec(t, hand, `UPDATE stats_question SET begun_at = NULL`)
+		keep(t, db)
+		c, err := db.GroupClicks(t.Context(), waypost.DefaultWorkspace, controlplane.LinkGroup{Tags: []string{"spring"}}, s, nil, 0)
+		if waypost.CodeOf(err) == waypost.ECounting {
+			return -1
+		}
+		require.NoError(t, err)
+		for _, q := range c.Quarters {
+			sum += q.Clicks
+		}
+		return sum
+	}
+	require.EqualValues(t, -1, clicks())
+	require.EqualValues(t, 12, clicks())
+	exec(t, hand, `DELETE FROM click_day WHERE link_id = (SELECT id FROM link WHERE code = 'goes')`)
+	exec(t, hand, `SET session_replication_role = replica; DELETE FROM link WHERE code = 'goes'; SET session_replication_role = origin`)
+	require.EqualValues(t, 5, clicks())
+}
+
+func TestKeptAnswers_OfOneWorkspaceKeepNoOtherWaiting(t *testing.T) {
+	db, hand := open(t)
+	exec(t, hand, `INSERT INTO workspace (id, name, slug) VALUES (7, 'Other', 'other')`)
+	exec(t, hand, `INSERT INTO stats_question (workspace_id, key, question, first_day)
+		SELECT CASE WHEN i < 50 THEN 1 ELSE 7 END, sha256(i::text::bytea), jsonb_build_object('creator', i::text), current_date
+		FROM generate_series(0, 50) i`)
+	require.NoError(t, db.NewRoller(nil).KeepAnswers(t.Context()))
+	require.EqualValues(t, 1, number(t, hand, `SELECT count(*) FROM stats_answer WHERE workspace_id = 7`))
+	require.EqualValues(t, 1, number(t, hand, `SELECT count(*) FROM stats_answer WHERE workspace_id = 1`))
 }

@@ -37,19 +37,22 @@ var errCounting = waypost.Errorf(waypost.ECounting,
 	"the clicks of very many links are being counted in the background, which may take minutes: ask again later")
 
 // ask notes that the question is asked about the days from first on. It returns the id of
-// a question with a kept answer, and otherwise 0.
+// a question that is kept, and otherwise 0. It fails if the question cannot be answered.
 func (q *keptQuestion) ask(ctx context.Context, pool *scoped.Pool, ws waypost.WorkspaceID, first int32) (id int64, err error) {
 	_, key, err := q.encode()
 	if err != nil {
 		return 0, err
 	}
+	var fault *string
 	own := scoped.OfWorkspace("workspace_id", "$1") + ` AND key = $2`
 	err = pool.QueryIn(ctx, scoped.TenantOf(ws), `
 		WITH asked AS (
-			UPDATE stats_question SET asked_at = now(), first_day = least(first_day, date '1970-01-01' + $3::integer),
-				begun_at = CASE WHEN first_day <= date '1970-01-01' + $3::integer THEN begun_at END
+			UPDATE stats_question SET asked_at = now(), first_day = least(first_day, date '1970-01-01' + $3::integer)
 			WHERE `+own+` AND (asked_at < now() - interval '5 s' OR first_day > date '1970-01-01' + $3::integer))
-		SELECT id FROM stats_question WHERE `+own, []any{ws, key[:], first}, scoped.RowInto(&id))
+		SELECT id, fault FROM stats_question WHERE `+own, []any{ws, key[:], first}, scoped.RowInto(&id, &fault))
+	if err == nil && fault != nil {
+		err = waypost.Errorf(waypost.EInvalid, "%s", *fault)
+	}
 	return id, scoped.Classify("find a question about many links", err)
 }
 
@@ -77,7 +80,7 @@ func (q *keptQuestion) keep(ctx context.Context, pool *scoped.Pool, ws waypost.W
 type keptAnswer struct {
 	clicks, bots int64
 	links        []int64
-	table        []byte
+	names        []byte // of a table
 	kept         controlplane.Kept
 }
 
@@ -96,12 +99,12 @@ func (r *keptReader) answer(ctx context.Context, first int32) (a keptAnswer, err
 	var until *time.Time
 	var links []byte
 	err = r.tx.QueryRow(ctx, `
-		SELECT first_day - date '1970-01-01', counted_at, complete_until, behind, clicks, bot_clicks, links, days,
+		SELECT first_day - date '1970-01-01', counted_at, complete_until, behind, clicks, bot_clicks, links, names,
 			EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND (classid, objid) = ($3::oid, $4::oid) AND granted
 				AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))
 		FROM stats_answer WHERE `+scoped.OfWorkspace("workspace_id", "$1")+` AND question_id = $2`,
 		r.workspace, r.question, uint32(keptLocks), uint32(r.question)).Scan(
-		&from, &a.kept.At, &until, &a.kept.Complete.Behind, &a.clicks, &a.bots, &links, &a.table, &a.kept.Rebuilding)
+		&from, &a.kept.At, &until, &a.kept.Complete.Behind, &a.clicks, &a.bots, &links, &a.names, &a.kept.Rebuilding)
 	if errors.Is(err, pgx.ErrNoRows) || err == nil && from > first {
 		return a, errCounting
 	}
@@ -110,19 +113,27 @@ func (r *keptReader) answer(ctx context.Context, first int32) (a keptAnswer, err
 	return a, err
 }
 
-// rows reads the answer to a question about a table.
-func (r *keptReader) rows(ctx context.Context, first, end int32) (c controlplane.GroupsCounted, err error) {
-	a, err := r.answer(ctx, 2*first-end)
+// table reads the days [first, end) of the answer to a question about a table.
+func (r *keptReader) table(ctx context.Context, first, end int32) (*groupTable, *controlplane.Kept, error) {
+	a, err := r.answer(ctx, first)
 	if err != nil {
-		return c, err
+		return nil, nil, err
 	}
-	var t groupTable
-	if err := json.Unmarshal(a.table, &t); err != nil {
-		return c, err
+	t := &groupTable{days: make(map[int32]*namedClicks)}
+	if err := json.Unmarshal(a.names, &t.links); err != nil {
+		return nil, nil, err
 	}
-	c = t.rows(first, end)
-	c.Kept = &a.kept
-	return c, nil
+	var day int32
+	var clicks int64
+	var names []byte
+	rows, _ := r.tx.Query(ctx, `
+		SELECT day - date '1970-01-01', workspace_clicks, names FROM stats_answer_day
+		WHERE `+ofDays+` AND question_id = $4`, r.workspace, first, end, r.question)
+	_, err = pgx.ForEachRow(rows, []any{&day, &clicks, &names}, func() error {
+		t.days[day] = &namedClicks{workspace: clicks}
+		return json.Unmarshal(names, &t.days[day].names)
+	})
+	return t, &a.kept, err
 }
 
 // group reads the answer to a question about a group.
@@ -193,21 +204,36 @@ const (
 	keptLimit = "1800000"
 )
 
-// selectAsked selects the questions that were asked since their newest count began. That
-// count rests for 19 times as long as it took, so that each question takes a twentieth of
-// a processor at most.
+// isDue is the condition of a question q, with its answer a, that was asked since its
+// newest count began. That count rests for 19 times as long as it took, so that each
+// question takes a twentieth of a processor at most, and for as long as it took if earlier
+// days are asked for.
+const isDue = `(q.begun_at IS NULL OR q.asked_at > q.begun_at AND now() - q.begun_at >
+	CASE WHEN a.first_day > q.first_day THEN 2 * q.took ELSE greatest(20 * q.took, interval '10 s') END)`
+
+// selectAsked selects one question of each workspace that has any that is due, so that no
+// workspace keeps others waiting for more than one count.
 const selectAsked = `
-SELECT q.id, q.workspace_id FROM stats_question q LEFT JOIN stats_answer a ON a.question_id = q.id
-WHERE q.begun_at IS NULL OR q.asked_at > q.begun_at AND now() - q.begun_at > greatest(20 * a.took, interval '10 s')
-ORDER BY a.counted_at NULLS FIRST, q.id LIMIT 100`
+SELECT id, workspace_id FROM (
+	SELECT DISTINCT ON (q.workspace_id) q.id, q.workspace_id, q.begun_at
+	FROM stats_question q LEFT JOIN stats_answer a ON a.question_id = q.id
+	WHERE ` + isDue + ` ORDER BY q.workspace_id, q.begun_at NULLS FIRST, q.id) q
+ORDER BY begun_at NULLS FIRST, id`
 
 // KeptAnswers is the age at which a question goes that is no longer asked.
 const KeptAnswers = 30 * 24 * time.Hour
 
-// KeepAnswers counts the questions that are due, each in one transaction, and drops those
-// that are no longer asked.
+// KeepAnswers counts questions that are due, one of each workspace, each in one
+// transaction. It drops the questions that are no longer asked, and answers without a
+// question.
 func (r *Roller) KeepAnswers(ctx context.Context) error {
-	if _, err := r.db.pool.ExecIn(ctx, scoped.Operator, `DELETE FROM stats_question WHERE asked_at < now() - $1::interval`, KeptAnswers); err != nil {
+	var drop pgx.Batch
+	scoped.Operator.EnterBatch(&drop)
+	drop.Queue(`DELETE FROM stats_question WHERE asked_at < now() - $1::interval`, KeptAnswers)
+	drop.Queue(`
+		WITH gone AS (DELETE FROM stats_answer a WHERE NOT EXISTS (SELECT FROM stats_question q WHERE q.id = a.question_id) RETURNING question_id)
+		DELETE FROM stats_answer_day WHERE question_id IN (SELECT question_id FROM gone)`)
+	if err := r.db.pool.Send(ctx, scoped.Operator, &drop); err != nil {
 		return scoped.Classify("drop questions about many links", err)
 	}
 	var asked []Place
@@ -229,15 +255,36 @@ type keeping struct {
 	answer   keptAnswer
 }
 
-// countQuestion counts a question, unless another control plane does.
+// countTime bounds a count, because PostgreSQL keeps all rows that others delete
+// meanwhile.
+const countTime = 30 * time.Minute
+
+// countQuestion counts a question, unless another control plane does or has done so. It
+// stores how long that took, also when it failed.
 func (r *Roller) countQuestion(ctx context.Context, ws waypost.WorkspaceID, question int64) error {
-	db := r.db
-	as := scoped.Tenant(strconv.FormatInt(int64(ws), 10)).LookingUp()
-	if _, err := db.pool.ExecIn(ctx, as, `UPDATE stats_question SET begun_at = now() WHERE id = $1`, question); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, countTime)
+	defer cancel()
+	db, as := r.db, scoped.Tenant(strconv.FormatInt(int64(ws), 10)).LookingUp()
+	began, err := db.pool.ExecIn(ctx, as, `
+		UPDATE stats_question u SET begun_at = now() WHERE u.id = $1 AND EXISTS (
+			SELECT FROM stats_question q LEFT JOIN stats_answer a ON a.question_id = q.id WHERE q.id = u.id AND `+isDue+`)`, question)
+	if err != nil || began == 0 {
 		return err
 	}
+	err = db.storeAnswer(ctx, as, ws, question)
+	var fault *string
+	if waypost.CodeOf(err) == waypost.EInvalid {
+		fault, err = new(waypost.MessageOf(err)), nil
+	}
+	after, stop := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer stop()
+	_, failed := db.pool.ExecIn(after, as, `UPDATE stats_question SET took = clock_timestamp() - begun_at, fault = $2 WHERE id = $1`, question, fault)
+	return errors.Join(err, failed)
+}
+
+// storeAnswer counts a question and stores the answer.
+func (db *Store) storeAnswer(ctx context.Context, as scoped.Scope, ws waypost.WorkspaceID, question int64) (err error) {
 	k := &keeping{groupReader: &groupReader{db: db, workspace: ws, left: -1}, question: question}
-	var err error
 	if k.answer.kept.Complete, err = db.cfg.Complete(ctx); err != nil {
 		return err
 	}
@@ -252,6 +299,9 @@ func (r *Roller) countQuestion(ctx context.Context, ws waypost.WorkspaceID, ques
 		}
 		failpoint.Hit("keep answers: begun")
 		if err := k.count(ctx); err != nil {
+			if errors.Is(err, pgx.ErrNoRows) {
+				return nil // the question is gone
+			}
 			return err
 		}
 		failpoint.Hit("keep answers: counted")
@@ -260,14 +310,13 @@ func (r *Roller) countQuestion(ctx context.Context, ws waypost.WorkspaceID, ques
 			until = &at
 		}
 		_, err := tx.Exec(ctx, `
-			INSERT INTO stats_answer (question_id, workspace_id, counted_at, took, first_day, complete_until, behind,
-				clicks, bot_clicks, links, days)
-			VALUES ($2, $1, now(), clock_timestamp() - now(), date '1970-01-01' + $3::integer, $4, $5, $6, $7, $8, $9)
-			ON CONFLICT (question_id) DO UPDATE SET counted_at = EXCLUDED.counted_at, took = EXCLUDED.took, first_day = EXCLUDED.first_day,
+			INSERT INTO stats_answer (question_id, workspace_id, counted_at, first_day, complete_until, behind, clicks, bot_clicks, links, names)
+			VALUES ($2, $1, now(), date '1970-01-01' + $3::integer, $4, $5, $6, $7, $8, $9)
+			ON CONFLICT (question_id) DO UPDATE SET counted_at = EXCLUDED.counted_at, first_day = EXCLUDED.first_day,
 				complete_until = EXCLUDED.complete_until, behind = EXCLUDED.behind, clicks = EXCLUDED.clicks, bot_clicks = EXCLUDED.bot_clicks,
-				links = EXCLUDED.links, days = EXCLUDED.days`,
+				links = EXCLUDED.links, names = EXCLUDED.names`,
 			ws, question, k.first, until, append([]string{}, k.answer.kept.Complete.Behind...), int64(k.total.Clicks), int64(k.total.Bots),
-			packLinks(k.ids), k.answer.table)
+			packLinks(k.ids), k.answer.names)
 		return err
 	})
 }
@@ -285,13 +334,11 @@ func (k *keeping) count(ctx context.Context) error {
 		return err
 	}
 	if q.By != "" {
-		today := int32(k.db.cfg.Now().Unix() / (24 * 60 * 60))
-		t, err := readGroupTable(ctx, k.tx, k.workspace, q.By, k.first, today+1, nil, nil)
+		t, err := readGroupTable(ctx, k.tx, k.workspace, q.By, k.first, foreverDay, nil, nil)
 		if err != nil {
 			return err
 		}
-		k.answer.table, err = json.Marshal(t)
-		return err
+		return k.storeTable(ctx, t)
 	}
 	r, err := k.db.readGroup(ctx, k.tx, k.workspace, &controlplane.LinkGroup{Tags: q.Tags, Domain: q.Domain, Creator: q.Creator}, -1)
 	if err != nil {
@@ -301,58 +348,87 @@ func (k *keeping) count(ctx context.Context) error {
 	return k.countGroup(ctx, unpackLinks(old))
 }
 
-// countGroup counts the days of a group again on which the workspace has got clicks, or
-// links have left the group that had clicks then. To the other days it adds the clicks of
-// links that have come.
-func (k *keeping) countGroup(ctx context.Context, old []int64) error {
-	clicks := make(map[int32]int64) // of the workspace
-	left := k.over(without(old, k.ids))
-	gone, err := left.days(ctx, k.first, foreverDay)
-	if err != nil {
+// storeTable stores a table.
+func (k *keeping) storeTable(ctx context.Context, t *groupTable) (err error) {
+	if k.answer.names, err = json.Marshal(t.links); err != nil {
 		return err
 	}
-	due, end := int32(foreverDay), k.first
-	last := k.first
-	rows, _ := k.tx.Query(ctx, `
-		SELECT coalesce(w.day, d.day) - date '1970-01-01', coalesce(w.clicks, 0), d.workspace_clicks IS DISTINCT FROM w.clicks
-		FROM (SELECT day, least(sum(clicks), 9223372036854775807)::bigint AS clicks FROM (
-				SELECT day, clicks FROM click_workspace_day WHERE `+ofDays+`
-				UNION ALL SELECT day, clicks FROM click_workspace_part WHERE `+ofDays+`) b GROUP BY day) w
-		FULL JOIN (SELECT day, workspace_clicks FROM stats_answer_day WHERE question_id = $4 AND `+ofDays+`) d ON d.day = w.day`,
-		k.workspace, k.first, foreverDay, k.question)
+	if _, err := k.tx.Exec(ctx, `DELETE FROM stats_answer_day WHERE question_id = $1`, k.question); err != nil {
+		return err
+	}
+	for n, d := range t.days {
+		names, err := json.Marshal(d.names)
+		if err != nil {
+			return err
+		}
+		if _, err := k.tx.Exec(ctx, `
+			INSERT INTO stats_answer_day (question_id, workspace_id, day, workspace_clicks, clicks, bot_clicks, quarters, breakdown, visitors, top, names)
+			VALUES ($2, $1, date '1970-01-01' + $3::integer, $4, 0, 0, '', '', '', '', $5)`, k.workspace, k.question, n, d.workspace, names); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// selectChanged selects the days from $2 on that have clicks of the workspace, or had when
+// they were counted, with these clicks, and whether they have to be counted again: because
+// the clicks are not as many as then, because links with clicks then, $4, have left the
+// group, or because some of these were purged since, and none knows their days.
+var selectChanged = `
+SELECT coalesce(w.day, d.day) - date '1970-01-01', coalesce(w.clicks, 0), d.workspace_clicks IS DISTINCT FROM w.clicks
+	OR coalesce(w.day, d.day) IN (
+		SELECT day FROM click_day WHERE link_id = ANY ($4::bigint[]) AND ` + ofDays + `
+		UNION ALL SELECT s.day FROM click_pack k CROSS JOIN LATERAL unnest(k.links, k.days) AS s (link_id, day)
+		WHERE ` + scoped.OfWorkspace("k.workspace_id", "$1") + ` AND s.link_id = ANY ($4::bigint[]))
+	OR (SELECT count(*) FROM link WHERE id = ANY ($4::bigint[])) < cardinality($4::bigint[])
+FROM (SELECT day, least(sum(clicks), 9223372036854775807)::bigint AS clicks FROM (
+		SELECT day, clicks FROM click_workspace_day WHERE ` + ofDays + `
+		UNION ALL SELECT day, clicks FROM click_workspace_part WHERE ` + ofDays + `) b GROUP BY day) w
+FULL JOIN (SELECT day, workspace_clicks FROM stats_answer_day WHERE question_id = $5 AND ` + ofDays + `) d ON d.day = w.day
+ORDER BY 1`
+
+// countGroup counts the days of a group again that have changed. To the other days it
+// adds the clicks of links that have come.
+func (k *keeping) countGroup(ctx context.Context, old []int64) error {
+	clicks := make(map[int32]int64) // of the workspace
+	var days []int32
+	var due []bool
 	var day int32
 	var n int64
 	var changed bool
+	rows, _ := k.tx.Query(ctx, selectChanged, k.workspace, k.first, foreverDay, append([]int64{}, without(old, k.ids)...), k.question)
 	if _, err := pgx.ForEachRow(rows, []any{&day, &n, &changed}, func() error {
 		clicks[day] = n
-		last = max(last, day+1)
-		if changed || gone[day] != nil {
-			due, end = min(due, day), max(end, day+1)
-		}
+		days, due = append(days, day), append(due, changed)
 		return nil
 	}); err != nil {
 		return err
 	}
-	if due >= end {
-		due, end = k.first, k.first
-		_, err = k.days(ctx, due, end) // for the total
-	}
-	for at := due; at < end && err == nil; at += daysAtOnce {
-		err = k.storeDays(ctx, k.groupReader, at, min(at+daysAtOnce, end), clicks, false)
+	if _, err := k.days(ctx, k.first, k.first); err != nil { // for the total
+		return err
 	}
 	come := k.over(without(k.ids, old))
-	for at := k.first; at < last && err == nil && len(come.ids) > 0; at += daysAtOnce {
-		if to := min(at+daysAtOnce, last); to <= due || at >= end {
-			err = k.storeDays(ctx, come, at, to, clicks, true)
-		} else {
-			err = errors.Join(k.storeDays(ctx, come, at, min(to, due), clicks, true), k.storeDays(ctx, come, max(at, end), to, clicks, true))
+	for from := 0; from < len(days); {
+		to := from + 1 // the run of days that are next to one another, and counted alike
+		for to < len(days) && due[to] == due[from] && days[to] == days[to-1]+1 && to-from < daysAtOnce {
+			to++
 		}
+		r := k.groupReader
+		if !due[from] {
+			r = come
+		}
+		if len(r.ids) > 0 || due[from] {
+			if err := k.storeDays(ctx, r, days[from], days[to-1]+1, clicks, !due[from]); err != nil {
+				return err
+			}
+		}
+		from = to
 	}
-	return err
+	return nil
 }
 
 // foreverDay is a day after all days.
-const foreverDay = 1 << 21
+const foreverDay = 1 << 22
 
 // over returns a reader of other links.
 func (k *keeping) over(ids []int64) *groupReader {
