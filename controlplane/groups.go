@@ -126,10 +126,15 @@ func (s *Clicks) GroupStats(ctx context.Context, actor Actor, group GroupQuery, 
 	stats := summarize(span, q.Named, &c.Counted)
 	stats.Complete = c.Kept.complete(&span, complete)
 	stats.setTotals(c.Clicks, c.Bots)
+	var compared *Kept
 	stats.Compared, err = s.compare(ctx, q.Compare, &stats, now, func(span *Span) (Counted, error) {
-		c, err := s.stats.GroupClicks(ctx, actor.Workspace, g, span, nil, 0)
-		return c.Counted, err
+		other, err := s.stats.GroupClicks(ctx, actor.Workspace, g, span, nil, 0)
+		compared = other.Kept
+		return other.Counted, err
 	})
+	if stats.Compared != nil {
+		stats.Compared.Complete = compared.complete(&stats.Compared.Span, stats.Compared.Complete)
+	}
 	return GroupStats{WorkspaceStats: WorkspaceStats{Stats: stats, Top: c.Top}, Links: c.Links, Kept: c.Kept}, err
 }
 

@@ -45,7 +45,7 @@ func tables(s *schema) map[int]answer {
 }
 
 func (t *table) respond(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Vary", "Accept")
+	w.Header().Add("Vary", "Accept")
 	if acceptsCSV(strings.Join(r.Header["Accept"], ",")) {
 		file, rows := t.rows()
 		w.Header().Set("Content-Disposition", `attachment; filename="`+file+`.csv"`)

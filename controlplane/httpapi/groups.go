@@ -17,9 +17,9 @@ const groupDescription = "\n\nWith `tag`, `domain` or `created_by`, the statisti
 	"group are the different visitors of all its links on each day, up to 2,048 exactly and more with a standard error of 0.8 %, added up " +
 	"over the days.\n\n" + keptDescription
 
-const keptDescription = "An answer about more than 20,000 links, or 20,000 days of links that had clicks, takes too long to count while a request waits. " +
+const keptDescription = "An answer about more than 20,000 links, or 20,000 days of links that had clicks (of a table 60,000), takes too long to count while a request waits. " +
 	"The first time it is 202 with a problem of type counting: ask again after Retry-After. It is then kept, and each time that it is asked for, it is " +
-	"counted again in the background, if the last count is 20 times as long ago as it took. Until then the answer is that of counted_at, with the links " +
+	"counted again in the background, once the last count is 20 times as long ago as it took. Until then the answer is that of counted_at, with the links " +
 	"and tags of that moment, complete up to complete_until; rebuilding is true while a new one is being counted. A workspace has up to 100 such answers. "
 
 // ofGroup holds the parameters that name a group of links.

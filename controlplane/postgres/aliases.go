@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -157,7 +158,7 @@ func (k *precheck) screenAliases(ctx context.Context, tx pgx.Tx) error {
 		n := slices.IndexFunc(l.Aliases, func(a waypost.Alias) bool {
 			key := controlplane.LinkName{Domain: a.Domain, Code: a.Key()}
 			typed := controlplane.LinkName{Domain: a.Domain, Code: a.Code}
-			return blocked || x.taken[key] || x.blocked[key] || x.issuable[typed] && !x.released[key] || key == own
+			return blocked || x.taken[key] || x.blocked[key] || x.issuable[l.Workspace][typed] && !x.released[key] || key == own
 		})
 		if n >= 0 {
 			k.placed[i] = controlplane.AliasTaken
@@ -179,31 +180,48 @@ func (k *precheck) screenAliases(ctx context.Context, tx pgx.Tx) error {
 	if k.rest = left; len(claims.codes) == 0 {
 		return nil
 	}
-	_, err = tx.Exec(ctx, `SELECT key_claim($1, $2, $3, $4)`, claims.codes, claims.prefixes, claims.counters, claims.workspaces)
+	// It refuses none, because each was tried for its workspace.
+	rows, _ := tx.Query(ctx, `SELECT key_claim($1, $2, $3, $4)`, claims.codes, claims.prefixes, claims.counters, claims.workspaces)
+	refused, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err == nil && len(refused) > 0 {
+		err = fmt.Errorf("the code %s of an alias may be issued, and was tried before", refused[0])
+	}
 	return err
 }
 
 // aliasLookup has the codes of aliases, and of links with aliases.
 type aliasLookup struct {
-	taken, blocked, issuable map[controlplane.LinkName]bool
-	released                 map[controlplane.LinkName]bool // burned before
+	taken, blocked map[controlplane.LinkName]bool
+	released       map[controlplane.LinkName]bool // burned before
+
+	// issuable has the codes that a workspace may not claim. The service of a workspace
+	// may have reserved them.
+	issuable map[waypost.WorkspaceID]map[controlplane.LinkName]bool
 }
 
 // lookUpAliases looks for the aliases of the links that are to be written.
 func (k *precheck) lookUpAliases(ctx context.Context, tx pgx.Tx) (x aliasLookup, err error) {
 	var domains []int32
 	var codes []string
-	var claims claimColumns
-	tried := make(map[waypost.Code]bool)
+	type claimed struct {
+		workspace waypost.WorkspaceID
+		code      waypost.Code
+	}
+	tried, claims := make(map[claimed]bool), make(map[waypost.WorkspaceID]*claimColumns)
 	x.taken, x.blocked = make(map[controlplane.LinkName]bool), make(map[controlplane.LinkName]bool)
-	x.issuable = make(map[controlplane.LinkName]bool)
+	x.issuable = make(map[waypost.WorkspaceID]map[controlplane.LinkName]bool)
 	for _, i := range k.rest {
 		l := k.links[i].Link
 		for n, a := range l.Aliases {
 			domains, codes = append(domains, int32(a.Domain)), append(codes, string(a.Key()))
-			if claim := k.links[i].AliasClaims[n]; claim != nil && !tried[a.Code] {
-				tried[a.Code] = true
-				claims.add(a.Code, claim, l.Workspace)
+			if claim := k.links[i].AliasClaims[n]; claim != nil {
+				if claims[l.Workspace] == nil {
+					claims[l.Workspace], x.issuable[l.Workspace] = &claimColumns{}, make(map[controlplane.LinkName]bool)
+				}
+				if once := (claimed{l.Workspace, a.Code}); !tried[once] {
+					tried[once] = true
+					claims[l.Workspace].add(a.Code, claim, l.Workspace)
+				}
 			}
 		}
 		if len(l.Aliases) > 0 {
@@ -232,9 +250,9 @@ func (k *precheck) lookUpAliases(ctx context.Context, tx pgx.Tx) (x aliasLookup,
 		JOIN link_block b ON b.blocked AND b.code = n.code AND b.host = CASE WHEN d.id = 1 THEN '' ELSE d.host END`,
 		domains, codes).Query(mark(x.blocked))
 	scoped.Tenant(workspaceList(k.links)).EnterBatch(&b)
-	if len(claims.codes) > 0 { // a refused link burns none
+	for ws, of := range claims { // a refused link burns none
 		b.Queue(`SAVEPOINT tried`)
-		b.Queue(`SELECT 1, key_claim($1, $2, $3, $4)`, claims.codes, claims.prefixes, claims.counters, claims.workspaces).Query(mark(x.issuable))
+		b.Queue(`SELECT 1, key_claim($1, $2, $3, $4)`, of.codes, of.prefixes, of.counters, of.workspaces).Query(mark(x.issuable[ws]))
 		b.Queue(`ROLLBACK TO SAVEPOINT tried`)
 	}
 	return x, tx.SendBatch(ctx, &b).Close()

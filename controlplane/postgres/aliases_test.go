@@ -209,6 +209,40 @@ func TestAliases_AreCreatedWithTheirLinkOrRefuseIt(t *testing.T) {
 	require.Equal(t, int64(f.digest()), number(t, hand, `SELECT digest FROM changelog_add_up()`))
 }
 
+func TestAliases_MayBeAKeyThatTheirOwnWorkspaceReserved(t *testing.T) {
+	db, hand := open(t)
+	exec(t, hand, `INSERT INTO workspace (id, name, slug) VALUES (7, 'Other', 'other')`)
+	insert(t, db, link("old"))
+	held := lease(t, db, "eu")
+	key := string(testCoder.Encode(held.Prefix, held.Lo))
+	exec(t, hand, `INSERT INTO reserved_key (code, workspace_id, service, lease_id)
+		SELECT '`+key+`', 7, 'shop', id FROM key_lease LIMIT 1`)
+	made := func(code string, ws waypost.WorkspaceID, aliases ...string) controlplane.Insertion {
+		x := controlplane.Insertion{Link: link(code), TakenBy: new(waypost.Code)}
+		x.Link.Workspace = ws
+		for _, a := range aliases {
+			x.Link.Aliases = append(x.Link.Aliases, waypost.Alias{Domain: 1, Code: waypost.Code(a)})
+			x.AliasClaims = append(x.AliasClaims, nil)
+			if a == key {
+				x.AliasClaims[len(x.AliasClaims)-1] = &controlplane.Counter{Prefix: held.Prefix, N: held.Lo}
+			}
+		}
+		return x
+	}
+	P, A := controlplane.Placed, controlplane.AliasTaken
+	for _, c := range []struct {
+		links []controlplane.Insertion
+		want  []controlplane.InsertResult
+	}{
+		{[]controlplane.Insertion{made("owner", 7, key, "old"), made("thief", 1, key)}, []controlplane.InsertResult{A, A}},
+		{[]controlplane.Insertion{made("thief", 1, key), made("owner", 7, key)}, []controlplane.InsertResult{A, P}},
+	} {
+		placed, _, err := db.InsertLinks(t.Context(), 0, c.links)
+		require.NoError(t, err)
+		require.Equal(t, c.want, placed)
+	}
+}
+
 // A domain that was switched is the same to an edge that followed and to one that begins
 // with a snapshot at that moment, and the digest of both is the one of the database.
 func TestSwitchCodes_IsTheSameForAnEdgeThatBeginsAnew(t *testing.T) {

@@ -55,7 +55,9 @@ func (db *Notifier) tell(ctx context.Context, self string) {
 		case <-db.pool.news:
 		}
 		// A hint need not survive anything, and the next commit sends another.
-		_, _ = db.pool.ExecIn(ctx, scoped.Stream, `SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)`, hintChannel, self)
+		round, cancel := context.WithTimeout(ctx, roundTimeout)
+		_, _ = db.pool.ExecIn(round, scoped.Stream, `SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)`, hintChannel, self)
+		cancel()
 		select {
 		case <-ctx.Done():
 			return

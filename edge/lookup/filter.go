@@ -100,9 +100,12 @@ func (t *Table) addToFilter(hash uint64) {
 		return
 	}
 	if f.keys == f.capacity {
-		t.filter.Store(nil)
-		t.retireSlots(f.mem)
-		return
+		if t.budget.limit/4*8 >= int64(f.keys+f.keys/4)*leastKeyBits {
+			t.filter.Store(nil)
+			t.retireSlots(f.mem)
+			return
+		}
+		f.capacity *= 2 // no larger one fits, and this one recognises fewer from now on
 	}
 	f.addHash(hash)
 }

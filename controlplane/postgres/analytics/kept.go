@@ -206,10 +206,10 @@ const (
 
 // isDue is the condition of a question q, with its answer a, that was asked since its
 // newest count began. That count rests for 19 times as long as it took, so that each
-// question takes a twentieth of a processor at most, and for as long as it took if earlier
+// question takes a twentieth of a processor at most, and as long as it took if earlier
 // days are asked for.
 const isDue = `(q.begun_at IS NULL OR q.asked_at > q.begun_at AND now() - q.begun_at >
-	CASE WHEN a.first_day > q.first_day THEN 2 * q.took ELSE greatest(20 * q.took, interval '10 s') END)`
+	CASE WHEN a.first_day > q.first_day THEN greatest(2 * q.took, interval '0') ELSE greatest(20 * q.took, interval '10 s') END)`
 
 // selectAsked selects one question of each workspace that has any that is due, so that no
 // workspace keeps others waiting for more than one count.
@@ -362,18 +362,20 @@ func (k *keeping) storeTable(ctx context.Context, t *groupTable) (err error) {
 			return err
 		}
 		if _, err := k.tx.Exec(ctx, `
-			INSERT INTO stats_answer_day (question_id, workspace_id, day, workspace_clicks, clicks, bot_clicks, quarters, breakdown, visitors, top, names)
-			VALUES ($2, $1, date '1970-01-01' + $3::integer, $4, 0, 0, '', '', '', '', $5)`, k.workspace, k.question, n, d.workspace, names); err != nil {
+			INSERT INTO stats_answer_day (question_id, workspace_id, day, workspace_clicks, clicks, bot_clicks,
+				quarters, breakdown, visitors, top, names)
+			VALUES ($2, $1, date '1970-01-01' + $3::integer, $4, 0, 0, '', '', '', '', $5)`,
+			k.workspace, k.question, n, d.workspace, names); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// selectChanged selects the days from $2 on that have clicks of the workspace, or had when
-// they were counted, with these clicks, and whether they have to be counted again: because
-// the clicks are not as many as then, because links with clicks then, $4, have left the
-// group, or because some of these were purged since, and none knows their days.
+// selectChanged selects the days from $2 on that have clicks of the workspace, or had
+// when they were counted, with these clicks, and whether they are to be counted again:
+// because the clicks are not as many as then, because links with clicks, $4, have left
+// the group, or because some of these were purged since, and none knows their days.
 var selectChanged = `
 SELECT coalesce(w.day, d.day) - date '1970-01-01', coalesce(w.clicks, 0), d.workspace_clicks IS DISTINCT FROM w.clicks
 	OR coalesce(w.day, d.day) IN (
