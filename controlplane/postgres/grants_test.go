@@ -218,7 +218,7 @@ func TestWithoutWorkspacesATenantSeesNothingInAnyTable(t *testing.T) {
 		`INSERT INTO import_rows VALUES ('an-import-of-rows', false, 0, 1, '')`,
 		`INSERT INTO stats_view (workspace_id, name, query) VALUES (1, 'spring', 'tag=spring')`,
 		`INSERT INTO stats_question (workspace_id, key, question, first_day) VALUES (1, sha256(''), '{}', current_date)`,
-		`INSERT INTO stats_answer SELECT id, 1, now(), '0', current_date, now(), '{}', 1, 0, '', NULL FROM stats_question`,
+		`INSERT INTO stats_answer SELECT id, 1, now(), current_date, now(), '{}', 1, 0, '', NULL FROM stats_question`,
 		`INSERT INTO stats_answer_day SELECT id, 1, current_date, 1, 1, 0, '', '', '', '' FROM stats_question`,
 	} {
 		exec(t, hand, sql)

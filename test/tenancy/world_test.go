@@ -167,7 +167,7 @@ func (w *world) people() {
 		`INSERT INTO budget_account (workspace_id, link_id, node, id, granted, returned, spent) VALUES (30, $1, 'edge', gen_random_uuid(), 3, 1, 1)`,
 		`INSERT INTO stats_view (workspace_id, name, query, link_id, secret) VALUES (30, '` + marker + `', '', $1, sha256('')) `,
 		`INSERT INTO stats_question (workspace_id, key, question, first_day) SELECT 30, sha256(''), '{"creator": "` + marker + `"}', current_date WHERE $1 > 0`,
-		`INSERT INTO stats_answer SELECT id, 30, now(), '0', current_date, now(), '{}', 987654321, 0, int8send($1), NULL FROM stats_question`,
+		`INSERT INTO stats_answer SELECT id, 30, now(), current_date, now(), '{}', 987654321, 0, int8send($1), NULL FROM stats_question`,
 		`INSERT INTO stats_answer_day SELECT id, 30, current_date, 987654321, 1, 0, '', '', '', '' FROM stats_question WHERE $1 > 0`,
 		`INSERT INTO unknown_address (workspace_id, domain_id, day, kind, path, people, bots, visitors)
 			SELECT 30, 130, current_date, 0, '` + marker + `', 987654321, 0, ARRAY[1, 2, 3, 4, $1::bigint]`,
