@@ -80,7 +80,7 @@ func BenchmarkStatistics(b *testing.B) {
 		}
 	}
 	count := func(what string) {
-		exec(b, hand, `UPDATE stats_question SET begun_at = NULL`)
+		exec(b, hand, `UPDATE stats_question SET begun_at = NULL WHERE id = (SELECT max(id) FROM stats_question)`)
 		began := time.Now()
 		require.NoError(b, db.NewRoller(nil).KeepAnswers(b.Context()))
 		fmt.Printf("%-40s %8.1f s\n", what, time.Since(began).Seconds())
