@@ -106,8 +106,8 @@ func NewSpan(q StatsQuery, now time.Time) (Span, error) {
 	switch {
 	case !from.Before(to):
 		return Span{}, waypost.Errorf(waypost.EInvalid, "from must be before to")
-	case from.Before(earliest) || to.Year() > 9999:
-		return Span{}, waypost.Errorf(waypost.EInvalid, "from and to must be between the years 2000 and 9999")
+	case from.Before(earliest):
+		return Span{}, errYears
 	// A span that is surely too long is refused before its steps are computed.
 	case to.Sub(from) > MaxDayBuckets*25*time.Hour, s.Interval == ByHour && to.Sub(from) > MaxHourBuckets*time.Hour:
 		return Span{}, s.tooLong(most)
@@ -119,8 +119,15 @@ func NewSpan(q StatsQuery, now time.Time) (Span, error) {
 		}
 		s.Bounds = append(s.Bounds, s.next(s.To()))
 	}
+	// Neither the end of the last step nor that of its day has a year with 5 digits, in
+	// no time zone.
+	if s.To().UTC().AddDate(0, 0, 1).Year() > 9999 {
+		return Span{}, errYears
+	}
 	return s, nil
 }
+
+var errYears = waypost.Errorf(waypost.EInvalid, "from and to must be between the years 2000 and 9999")
 
 func (s *Span) tooLong(most int) error {
 	return waypost.Errorf(waypost.EInvalid, "that is more than %d buckets of one %s: ask for less at once", most, s.Interval)

@@ -138,12 +138,16 @@ func TestSpan_UsualTimeIsThirtyDaysThatEndWithToday(t *testing.T) {
 func TestSpan_WhatIsNoTimeOrTooLongIsRefused(t *testing.T) {
 	now := moment(t, "2026-07-15T22:30:00Z")
 	for name, q := range map[string]controlplane.StatsQuery{
-		"the wrong way round":  {From: now, To: now.Add(-time.Hour)},
-		"no time at all":       {From: now, To: now},
-		"hours of two months":  {From: now.AddDate(0, -2, 0), To: now, Interval: controlplane.ByHour},
-		"days of six years":    {From: now.AddDate(-6, 0, 0), To: now},
-		"days of a millennium": {From: now, To: now.AddDate(1000, 0, 0)},
-		"before the beginning": {From: moment(t, "1999-12-31T00:00:00Z"), To: moment(t, "2000-01-02T00:00:00Z")},
+		"the wrong way round":        {From: now, To: now.Add(-time.Hour)},
+		"no time at all":             {From: now, To: now},
+		"hours of two months":        {From: now.AddDate(0, -2, 0), To: now, Interval: controlplane.ByHour},
+		"days of six years":          {From: now.AddDate(-6, 0, 0), To: now},
+		"days of a millennium":       {From: now, To: now.AddDate(1000, 0, 0)},
+		"before the beginning":       {From: moment(t, "1999-12-31T00:00:00Z"), To: moment(t, "2000-01-02T00:00:00Z")},
+		"a last step in such a year": {From: moment(t, "9999-12-31T00:00:00Z")},
+		"a last day in such a year": {
+			From: moment(t, "9999-12-31T01:00:00Z"), To: moment(t, "9999-12-31T02:00:00Z"), Interval: controlplane.ByHour,
+		},
 		"a year with 5 digits": {From: moment(t, "9999-12-30T00:00:00Z"), To: moment(t, "9999-12-31T00:00:00Z").AddDate(0, 0, 2)},
 		"another step":         {Interval: "year"},
 		"weeks of six years":   {From: now.AddDate(-6, 0, 0), To: now, Interval: controlplane.ByWeek},

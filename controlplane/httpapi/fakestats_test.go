@@ -106,6 +106,9 @@ func (f *statistics) WorkspaceStats(_ context.Context, _ controlplane.Actor,
 func (f *statistics) GroupStats(ctx context.Context, actor controlplane.Actor, group controlplane.GroupQuery,
 	q controlplane.StatsQuery,
 ) (controlplane.GroupStats, error) {
+	if group.Code == "nope" {
+		return controlplane.GroupStats{}, waypost.ErrNoLink
+	}
 	if group.Creator == "many" {
 		return controlplane.GroupStats{}, waypost.Errorf(waypost.ECounting, "the clicks are being counted")
 	}

@@ -207,8 +207,9 @@ func (rt *router) run(w http.ResponseWriter, r *http.Request, b *binding, c *cal
 
 // noLink names the link that a request is about and that is not there.
 func noLink(r *http.Request) error {
-	name := shortened(cmp.Or(r.PathValue("code"), r.URL.Query().Get("url")))
-	if host := r.URL.Query().Get("domain"); host != "" {
+	query := r.URL.Query()
+	name := shortened(cmp.Or(r.PathValue("code"), query.Get("url"), query.Get("code"), query.Get("pattern")))
+	if host := query.Get("domain"); host != "" {
 		name = shortened(host) + "/" + name
 	}
 	return waypost.Errorf(waypost.ENotFound, "%s: %q", waypost.ErrNoLink.Message, name)

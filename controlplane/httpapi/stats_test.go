@@ -115,6 +115,9 @@ func TestStats_OfAGroupOfLinks(t *testing.T) {
 	}}, f.groups)
 	require.NotContains(t, object(t, a.do(call{path: "/api/v1/stats", key: statsKey}).text), "links", "of the workspace")
 	requireProblem(t, a.do(call{path: "/api/v1/stats?domain=unknown.example", key: statsKey}), 404, "not-found")
+	res = a.do(call{path: "/api/v1/stats?code=nope&domain=x.example", key: statsKey})
+	requireProblem(t, res, 404, "not-found")
+	require.Contains(t, res.text, `x.example/nope`)
 	f.groups = nil
 	a.do(call{path: "/api/v1/stats?code=spring", key: statsKey})
 	a.do(call{path: "/api/v1/stats?pattern=a/*&domain=go.example.com", key: statsKey})

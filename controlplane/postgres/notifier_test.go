@@ -129,7 +129,7 @@ func TestControlPlanesDoNotWakeOneAnotherInACircle(t *testing.T) {
 	for said["the end"] == 0 {
 		hear()
 	}
-	require.Len(t, said, 2, "whoever is woken says nothing")
+	require.Len(t, said, 2, "a process that hears says nothing")
 }
 
 func TestBehindAPoolerControlPlanesOnlyPoll(t *testing.T) {
